@@ -420,6 +420,7 @@ def test_what_show_says_a_model_can_works(model: Model) -> None:
         "next": lambda: model.next(*SENTENCES),
         "generate": lambda: model.generate("Dawn", max_new=2),
         "score": lambda: model.score(["Dawn broke."]),
+        "attention": lambda: polyseme.attention("Dawn broke.", model=model).maps,
         "lens": lambda: polyseme.lens("Dawn [MASK]." if "masked" in model.bundle.outputs else "Dawn", model=model),
     }
     of_files = {"convert", "similar", "senses", "concordance", "compare", "evaluate", "finetune", "benchmark", "heads"}

@@ -57,7 +57,7 @@ class PackagedModel:
 
 WORDS = (
     "embed", "similar", "senses", "concordance", "compare", "pieces", "finetune", "benchmark", "show", "convert",
-    "geometry", "attention",
+    "geometry",
 )  # fmt: skip
 """Verbs about word vectors, and those that any model will do for."""
 ENGLISH = {
@@ -83,7 +83,7 @@ PACKAGED: Mapping[str, PackagedModel] = {
             name="english-encoder",
             description="a masked language model in ModernBERT's layout: 12 layers of width 384, trained by polyseme",
             outputs=("masked",),
-            defaults=("fill", "lens", "heads"),
+            defaults=("fill", "lens", "attention", "heads"),
             folder="encoder",
             **ENGLISH,
         ),

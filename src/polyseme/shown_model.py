@@ -70,6 +70,7 @@ def verbs_of(bundle: Bundle) -> list[str]:
     by_itself = "score" in can and bundle.decoder is None  # not given a source
     can += ["evaluate"] if by_itself or "fill" in can else []
     can += ["lens"] if later("polyseme.analysis.prediction_rows").row_kind(bundle) is not None else []
+    can += ["attention"] if later("polyseme.analysis.attention_maps").shows_attention(bundle) else []
     can += ["heads"] if later("polyseme.analysis.word_attention").has_attentions(bundle) else []
     return can
 

@@ -37,8 +37,8 @@ def test_windows_are_reported(run: Run, tiny: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "options", "reason"),
     [
-        ("elmo", [], "has no attention to show. It is a recurrent network."),
-        ("static", [], "one vector per word"),
+        ("elmo", [], "has no attention heads in its encoder. It reads word by word"),
+        ("static", [], "one vector for each word"),
         ("arpa", [], "has no encoder"),
         ("bert", ["--target", "Dawn"], "the model has one stack"),
         ("bert", ["-o", "attention.pdf"], "must end in .html, .json, .tsv, .csv"),

@@ -20,7 +20,7 @@ HEADINGS: dict[Part, str] = {
     "cross": "Decoder: attention to the source",
 }
 ROLLOUT = "rollout"
-"""What stands in the place of a head's number."""
+"""The name that rollout has among a layer's heads."""
 READ_LAST = (
     "A row of the decoder is the word that it has read last; what it looks at there decides which word it writes next."
 )

@@ -21,15 +21,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from polyseme.analysis.word_attention import has_attentions, head_numbers, no_attentions
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally, decoder_flops, forward_flops
 from polyseme.embedding.decoder_stack import decoder_of
 from polyseme.embedding.piece_states import batch_of, decoder_row, to_numpy
 from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.recurrent_decoder import RecurrentDecoder
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.encoders.transformer_layer import TransformerLayer
-from polyseme.errors import InputError, ModelError, OptionError
+from polyseme.errors import InputError, OptionError
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import generation_strategy, language_model
@@ -43,13 +45,6 @@ Part = Literal["encoder", "decoder", "cross"]
 """Self-attention of the first stack (the only one of most models) or of the second, or the second's to its source."""
 MOST_WEIGHTS = 2**27
 """Attention weights between pieces that are computed of a text; they take 512 MiB."""
-INSTEAD = {
-    "recurrent": "It is a recurrent network. Look at its cells instead (analysis.cells, see the page ELMo)",
-    "two-way": "It is a recurrent network. Look at its cells instead (analysis.cells, see the page ELMo)",
-    "static": "It has one vector per word, whatever the context. Look at a word's neighbors instead (similar)",
-}
-"""Kind of encoder → what it has in the place of attention."""
-OTHERWISE = "Look at its vectors of words instead (embed, similar)"
 
 
 class Unit(NamedTuple):
@@ -162,6 +157,12 @@ def _words_within(document: Document, encoded: Pieces, start: int, end: int) -> 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
+def shows_attention(bundle: Bundle) -> bool:
+    """Whether a model has attention in any of its stacks."""
+    recurrent = isinstance(bundle.decoder, RecurrentDecoder) and bundle.decoder.attention is not None
+    return recurrent or (has_attentions(bundle) and bool(head_numbers(bundle)))
+
+
 def read_attention(
     bundle: Bundle,
     text: str | Sequence[str],
@@ -176,6 +177,8 @@ def read_attention(
     A model with a decoder reads the text as a source, and `target` behind it: None is what it writes itself, or where
     it has no output to write with, the text.
     """
+    if not shows_attention(bundle):
+        raise no_attentions(bundle)
     if target is not None and bundle.decoder is None:
         raise OptionError(
             "A target is what a decoder writes, and the model has one stack. Leave it out, or take a model with two, "
@@ -206,10 +209,6 @@ def read_attention(
         reader.read(document, encoded, window, number, target)
         if progress is not None:
             progress(number, len(windows))
-    if not any(len(layer.weights) for each in reading.maps for layer in each.layers):
-        raise ModelError(
-            f"The model has no attention to show. {INSTEAD.get(config.kind, OTHERWISE)}, or take a Transformer."
-        )
     return reading
 
 
@@ -268,7 +267,7 @@ class _Reader:
         layers = [
             LayerAttention(
                 layer=first + index,
-                heads=_heads(stack, part, index, len(weights)),
+                heads=_heads(stack, part, index),
                 weights=to_units(weights, rows.shares, columns.shares),
                 rollout=rolled[index],
             )
@@ -327,10 +326,9 @@ def _written_text(bundle: Bundle, framed: Framed) -> str | None:
     return bundle.text_tokenizer.decode(written.pieces)
 
 
-def _heads(stack: Encoder, part: Part, index: int, n_heads: int) -> tuple[int, ...]:
-    """The numbers of a layer's heads; where some were pruned, those of the others."""
+def _heads(stack: Encoder, part: Part, index: int) -> tuple[int, ...]:
+    """The numbers of a layer's heads; a recurrent decoder has one."""
     if not isinstance(stack, Transformer):
-        return tuple(range(n_heads))
+        return (0,)
     layer = cast(TransformerLayer, stack.layers[stack.config.weight_sets[index]])
-    attention = cast(Attention, layer.cross if part == "cross" else layer.attention)
-    return tuple(range(n_heads)) if attention.heads is None else tuple(attention.heads)
+    return cast(Attention, layer.cross if part == "cross" else layer.attention).head_numbers

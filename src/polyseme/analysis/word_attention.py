@@ -37,16 +37,25 @@ def has_attentions(bundle: Bundle) -> bool:
 
 def check_attentions(bundle: Bundle) -> None:
     """Refuse an encoder without attention, and say what it has instead."""
-    if has_attentions(bundle):
-        return
+    if not has_attentions(bundle):
+        raise no_attentions(bundle)
+
+
+def no_attentions(bundle: Bundle) -> ModelError:
+    """Why the attention of a model cannot be looked at, and what it has instead."""
     if isinstance(bundle.encoder, Recurrent | TwoWay):
         instead = (
             "It reads word by word, and what it has instead are recurrent cells: polyseme.analysis.cells shows what "
             "single cells follow."
         )
+    elif bundle.config.direction == "none":
+        instead = (
+            "Its words do not see each other at all. What it has instead is one vector for each word: polyseme similar "
+            "shows its neighbors."
+        )
     else:
-        instead = "Its words do not see each other at all." if bundle.config.direction == "none" else ""
-    raise ModelError(
+        instead = "What it has instead are vectors of words: polyseme embed writes them."
+    return ModelError(
         f"A model of the family {bundle.family.name} has no attention heads in its encoder. {instead} Take a "
         "Transformer."
     )
@@ -60,8 +69,7 @@ def head_numbers(bundle: Bundle) -> list[tuple[int, int]]:
     for layer, weight_set in enumerate(encoder.config.weight_sets, start=1):
         attention = encoder.layers[weight_set].attention
         assert isinstance(attention, Attention)
-        present = range(attention.n_heads) if attention.heads is None else attention.heads
-        numbers += [(layer, head) for head in present]
+        numbers += [(layer, head) for head in attention.head_numbers]
     return numbers
 
 

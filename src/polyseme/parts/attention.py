@@ -92,13 +92,17 @@ class Attention(nn.Module):
     def inner_width(self) -> int:
         return self.n_heads * self.head_width
 
+    @property
+    def head_numbers(self) -> Heads:
+        """Which heads there are, by their numbers among those that the layer was made with."""
+        return tuple(range(self.n_heads)) if self.heads is None else self.heads
+
     def keep(self, heads: Sequence[int]) -> None:
         """Remove all heads but these, by their numbers among those that the layer was made with.
 
         Without any head, attention adds the bias of its output, or nothing.
         """
-        present = range(self.n_heads) if self.heads is None else self.heads
-        places = [present.index(head) for head in heads]
+        places = [self.head_numbers.index(head) for head in heads]
         self._change_heads(lambda weights, dim: weights.index_select(dim, _index(places, weights)))
         self.n_heads, self.heads = len(places), tuple(heads)
 

@@ -65,7 +65,7 @@ def attentions_of(bundle: Bundle, parts: Iterable[Part] = ("encoder", "decoder",
 
 def heads_of(attention: Attention) -> Sequence[int]:
     """The heads that an attention has now, by number."""
-    return range(attention.n_heads) if attention.heads is None else attention.heads
+    return attention.head_numbers
 
 
 def without_heads(bundle: Bundle, places: Iterable[HeadPlace]) -> Bundle:
