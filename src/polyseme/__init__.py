@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from polyseme.transfer.task_folder import load_task_model
     from polyseme.types import Document, Embedded, Word
     from polyseme.verbs.attention import attention, view_attention
+    from polyseme.verbs.attribute import attribute
     from polyseme.verbs.benchmark import benchmark
     from polyseme.verbs.compare import compare
     from polyseme.verbs.concordance import concordance
@@ -73,6 +74,7 @@ _HOMES = {
         for verb in (
             *_VERBS,
             "attention",
+            "attribute",
             "benchmark",
             "compare",
             "concordance",
@@ -114,6 +116,7 @@ __all__ = [
     "WordEncoder",
     "attention",
     "attention_heads",
+    "attribute",
     "benchmark",
     "build_corpus",
     "compare",

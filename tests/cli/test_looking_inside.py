@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 
 from cli.commands import Refuse, Run
+from polyseme.transfer.build_task_model import build_task_model
+from polyseme.transfer.task_folder import save_task_model
+from tiny_models import tiny_model
 
 HOSTILE = "<script>alert(1)</script> [MASK]"
 
@@ -26,3 +29,19 @@ def test_lens_refuses(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
     assert "no mask" in refuse("lens", "Dawn broke", "-m", tiny, "-o", tmp_path / "lens.html", folder=tmp_path)
     assert "must end in .html" in refuse("lens", HOSTILE, "-m", tiny, "-o", tmp_path / "a.pdf", folder=tmp_path)
     assert "longer" in refuse("lens", "broke " * 60 + "[MASK]", "-m", tiny, folder=tmp_path)
+
+
+def test_attribute_is_for_task_models(run: Run, refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
+    model = build_task_model(
+        tiny_model("bert").bundle, kind="classify", head="linear", max_pieces=40, head_settings={"labels": ("a", "b")}
+    )
+    save_task_model(model, tmp_path / "task", card={})
+    page = tmp_path / "why.html"
+    ended = run("attribute", HOSTILE, "Dawn broke", "-m", tmp_path / "task", "-o", page, "--steps", 3)
+    assert ended.code == 0
+    assert "sum of all" in ended.out
+    assert "<script" not in page.read_text(encoding="utf-8")
+    line = ("attribute", "Dawn", "-m", tmp_path / "task")
+    assert "no label 'c'" in refuse(*line, "--label", "c", folder=tmp_path)
+    assert "already there" in refuse(*line, "-o", page, folder=tmp_path)
+    assert "polyseme finetune" in refuse("attribute", "Dawn", "-m", tiny, folder=tmp_path)

@@ -228,6 +228,8 @@ SOME_VALUE = {
     "importance": "held-out.txt",
     "pieces": True,
     "rollout": True,
+    "word": "broke",
+    "baseline": "mask",
 }
 """For every option of a function, something that is not its default."""
 
@@ -312,7 +314,7 @@ def test_a_verb_has_the_defaults_of_its_function(verb: str, monkeypatch: pytest.
 
 def _plain(name: str, value: Any) -> Any:
     """A layer is a number or a word, and a command line has only words; one source or prompt may stand for a list."""
-    if name in ("sources", "prompts") and isinstance(value, str):
+    if name in ("sources", "prompts", "texts") and isinstance(value, str):
         return (value,)
     return str(value) if name == "layer" else value
 

@@ -28,9 +28,8 @@ from polyseme.analysis.recurrent_cells import (
 )
 from polyseme.errors import OptionError
 from polyseme.files.atomic import whole_file
-from polyseme.plots.colors import Lab, ink, to_hex
 from polyseme.plots.html_page import escaped, page
-from polyseme.plots.shaded_text import shaded_spans
+from polyseme.plots.shaded_text import shaded_spans, signed_shade, signed_shades
 from polyseme.text.documents import to_document
 
 if TYPE_CHECKING:
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 
 MOST_PIECES = 20_000
 """Pieces that are shown; of a longer text the number of pieces is reported."""
-STEPS = 20
-"""Shades on each side of zero."""
-_ZERO, _MOST, _LEAST = Lab(0.965, 0.0, 0.006), Lab(0.5, -0.04, -0.16), Lab(0.55, 0.175, 0.09)
 _STYLE = """
 .polyseme-cells { max-width: 60rem; font: 15px/1.5 system-ui, sans-serif }
 .polyseme-cells h3 { font-size: 1rem; margin: 1.2rem 0 .3rem }
@@ -158,7 +154,7 @@ def _chosen(model: Model, cell: int | Sequence[int] | None, layer: int, half: Ha
 def _colored(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) -> str:
     """The text with every piece in its color."""
     pieces = zip(readings.spans[:MOST_PIECES].tolist(), values[:MOST_PIECES].tolist(), strict=True)
-    spans = ((start, end, _shade(value), f"{value:+.2f}") for (start, end), value in pieces)
+    spans = ((start, end, signed_shade(value), f"{value:+.2f}") for (start, end), value in pieces)
     colored = shaded_spans(text, spans, whole=len(readings.spans) <= MOST_PIECES)
     return f'<h3>{escaped(str(cell).capitalize())}</h3>\n<div class="text" dir="auto">{colored}</div>'
 
@@ -174,29 +170,6 @@ def _table(name: str, correlated: Sequence[CorrelatedCell]) -> str:
     return f"<h3>Cells correlated with: {escaped(name)}</h3>\n<table><tr>{header}</tr>{rows}</table>"
 
 
-def _shade(value: float) -> str:
-    """The CSS class of a value; values beyond ±1 are clipped."""
-    step = round(min(max(value, -1.0), 1.0) * STEPS)
-    return f"{'n' if step < 0 else 'p'}{abs(step)}"
-
-
 @cache
 def _style() -> str:
-    colors = {_shade(step / STEPS): _color(step / STEPS) for step in range(-STEPS, STEPS + 1)}
-    scale = ", ".join(map(to_hex, colors.values()))
-    return "\n".join(
-        [
-            _STYLE,
-            f".polyseme-cells .both {{ background: linear-gradient(to right, {scale}) }}",
-            *(
-                f".polyseme-cells .{name} {{ background: {to_hex(color)}; color: {ink(color)} }}"
-                for name, color in colors.items()
-            ),
-        ]
-    )
-
-
-def _color(value: float) -> Lab:
-    """On the line from nearly white to blue, or to red."""
-    end, share = (_MOST if value > 0 else _LEAST), abs(value)
-    return Lab(*(zero + (most - zero) * share for zero, most in zip(_ZERO, end, strict=True)))
+    return f"{_STYLE}\n{signed_shades('polyseme-cells')}"

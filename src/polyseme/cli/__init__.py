@@ -54,6 +54,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "lens": "Show what each layer would predict at [MASK], or next.",
         "geometry": "Measure how alike the vectors of words are, layer by layer.",
         "heads": "Find the attention heads that follow dependency relations.",
+        "attribute": "Show what each word adds to a task model's score.",
     },
     "Models": {
         "models": "List the packaged models, and which verb uses which.",

@@ -45,6 +45,10 @@ class Encoder(nn.Module, ABC):
         """States of a layer below the top as an output reads those of the top: normed, where a norm ends the stack."""
         return states
 
+    def token_modules(self) -> list[nn.Module]:
+        """The modules that look pieces up, [R, T] → [R, T, D], before anything is added; none: it is no module's."""
+        return []
+
     def piece_table(self) -> nn.Parameter | None:
         """The table of pieces an output may share, [V, width of embeddings], where there is one."""
         return None

@@ -171,6 +171,9 @@ class Recurrent(Encoder):
         cells = tuple(c for _, c in starts) if self.config.cells == "lstm" else ()
         return State(lengths, tuple(h for h, _ in starts), cells)
 
+    def token_modules(self) -> list[nn.Module]:
+        return [self.tokens]
+
     def piece_table(self) -> nn.Parameter | None:
         return None if self.config.spelled else self.tokens.table
 
@@ -253,6 +256,11 @@ class TwoWay(Encoder):
 
     def halves(self) -> list[Encoder]:
         return [self.forwards, self.backwards]
+
+    def token_modules(self) -> list[nn.Module]:
+        return [
+            half.tokens for half in ([self.forwards, self.backwards] if self.config.own_tokens else [self.forwards])
+        ]
 
     def piece_table(self) -> nn.Parameter | None:
         return None if self.config.own_tokens else self.forwards.piece_table()

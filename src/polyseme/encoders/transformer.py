@@ -299,6 +299,9 @@ class Transformer(Encoder):
         normed: Tensor = self.norm(states)
         return normed
 
+    def token_modules(self) -> list[nn.Module]:
+        return [self.embeddings.pieces]
+
     def piece_table(self) -> nn.Parameter | None:
         pieces = self.embeddings.pieces
         return None if isinstance(pieces, Clusters) else cast(nn.Parameter, pieces.weight)

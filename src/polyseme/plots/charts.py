@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyseme.errors import OptionError
-from polyseme.plots.colors import group_color
+from polyseme.plots.colors import group_color, signed_color, to_hex
 from polyseme.plots.html_page import escaped
 from polyseme.plots.similarity_heatmaps import FAINT, INK, FigurePage
 
@@ -132,6 +132,24 @@ def bars_table(bars: Sequence[Bar], *, baseline: float | None = None) -> str:
 
 
 # --- SVG --------------------------------------------------------------------------------------------------------------
+
+
+def signed_bars_table(bars: Sequence[tuple[str, float]], *, spelled: str = "{:+.3f}") -> str:
+    """Numbers of both signs as bars to the left and the right of zero, in a page that has `BARS_STYLE`."""
+    largest = max((abs(value) for _, value in bars if math.isfinite(value)), default=1.0) or 1.0
+    rows = []
+    for name, value in bars:
+        if not math.isfinite(value):
+            rows.append(f'<tr><td dir="auto">{escaped(name)}</td><td></td><td></td></tr>')
+            continue
+        width = 50 * abs(value) / largest
+        color = to_hex(signed_color(1.0 if value > 0 else -1.0))
+        style = f"left:{50 if value > 0 else 50 - width:.1f}%;width:{width:.1f}%;background:{color};border-radius:0"
+        rows.append(
+            f'<tr><td dir="auto">{escaped(name)}</td><td class="bar"><div><i style="{style}"></i>'
+            f'<b style="left:50%"></b></div></td><td>{spelled.format(value).replace("-", "−")}</td></tr>'
+        )
+    return f'<table class="bars">{"".join(rows)}</table>'
 
 
 class Curve(NamedTuple):

@@ -38,6 +38,15 @@ def ramp(share: float) -> Lab:
     raise AssertionError("a path has an end")
 
 
+_ZERO, _MOST, _LEAST = Lab(0.965, 0.0, 0.006), Lab(0.5, -0.04, -0.16), Lab(0.55, 0.175, 0.09)
+
+
+def signed_color(value: float) -> Lab:
+    """From red at −1 over nearly white to blue at +1; values beyond are clipped."""
+    end, share = (_MOST if value > 0 else _LEAST), min(abs(value), 1.0)
+    return Lab(*(zero + (most - zero) * share for zero, most in zip(_ZERO, end, strict=True)))
+
+
 def ink(background: Lab) -> str:
     """The color of text with the higher contrast to a background: white, or nearly black."""
     return "#ffffff" if background.lightness < 0.578 else "#101820"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from polyseme.plots.colors import ink, ramp, to_hex
+from polyseme.plots.colors import ink, ramp, signed_color, to_hex
 from polyseme.plots.html_page import escaped, page
 
 _STEPS = 64
@@ -101,4 +101,32 @@ def _shades() -> str:
     colors = [ramp(number / (_STEPS - 1)) for number in range(_STEPS)]
     return "\n".join(
         f".s{number} {{ background: {to_hex(color)}; color: {ink(color)} }}" for number, color in enumerate(colors)
+    )
+
+
+# --- values of both signs ---------------------------------------------------------------------------------------------
+
+SIGNED_STEPS = 20
+"""Shades on each side of zero."""
+
+
+def signed_shade(value: float) -> str:
+    """The CSS class of a value from −1 to 1; values beyond are clipped."""
+    step = round(min(max(value, -1.0), 1.0) * SIGNED_STEPS)
+    return f"{'n' if step < 0 else 'p'}{abs(step)}"
+
+
+def signed_shades(within: str) -> str:
+    """One CSS class per shade, red below zero and blue above, in elements of this class; `.both` has the scale."""
+    steps = [step / SIGNED_STEPS for step in range(-SIGNED_STEPS, SIGNED_STEPS + 1)]
+    colors = {signed_shade(value): signed_color(value) for value in steps}
+    scale = ", ".join(map(to_hex, colors.values()))
+    return "\n".join(
+        [
+            f".{within} .both {{ background: linear-gradient(to right, {scale}) }}",
+            *(
+                f".{within} .{name} {{ background: {to_hex(color)}; color: {ink(color)} }}"
+                for name, color in colors.items()
+            ),
+        ]
     )

@@ -137,14 +137,14 @@ def predict_files(
         storage=_Stored(),
         settings=settings,
     )
-    with _rows(config, sources, reading, columns) as rows:
+    with rows_of_inputs(config, sources, reading, columns) as rows:
         if output is None:
             return [each for chunk in results_of(job, rows, progress) for each in chunk]
         run_job(job, rows, output, force=force, progress=progress)
         return []
 
 
-def _rows(config: HeadConfig, sources: Sources, reading: Mapping[str, Any], columns: Columns) -> Reading[Row]:
+def rows_of_inputs(config: HeadConfig, sources: Sources, reading: Mapping[str, Any], columns: Columns) -> Reading[Row]:
     """What is read; the columns are checked first."""
     columns.check(config)
     fields = tuple(reading.get("fields", ()))

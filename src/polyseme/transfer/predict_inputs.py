@@ -12,9 +12,11 @@ from polyseme.cost import Cost
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import AnyPath
 from polyseme.files.in_memory import Inputs, described
+from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Prediction
+from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.predict_columns import Columns, as_trained, by_role
-from polyseme.transfer.predict_files import Predictor, predict_files
+from polyseme.transfer.predict_files import Predictor, predict_files, rows_of_inputs
 from polyseme.transfer.task_folder import weights_digest
 from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress
@@ -47,15 +49,7 @@ def predict_inputs(
     """
     started = time.perf_counter() if started is None else started
     predictor = Predictor(model, others, bf16=bf16)
-    inputs = by_role(inputs, model.head.config)
-    columns = as_trained(
-        columns,
-        model.head.config,
-        card.get("columns", {}),
-        inputs,
-        format=reading.get("format"),
-        delimiter=reading.get("delimiter"),
-    )
+    inputs, columns = _columns_of(model, card, inputs, columns, reading)
 
     def settings() -> dict[str, Any]:
         """Everything that decides the result."""
@@ -80,3 +74,23 @@ def predict_inputs(
     for note in predictor.notes():
         warnings.warn(f"{note}.", PolysemeWarning, stacklevel=4)
     return Judged(predictions, predictor.cost(time.perf_counter() - started))
+
+
+def read_items(
+    model: TaskModel, card: Mapping[str, Any], inputs: Inputs, *, columns: Columns, reading: Mapping[str, Any]
+) -> list[Item]:
+    """The items of inputs, as `predict_inputs` judges them."""
+    inputs, columns = _columns_of(model, card, inputs, columns, reading)
+    config, fields = model.head.config, tuple(reading.get("fields", ()))
+    with rows_of_inputs(config, inputs, reading, columns) as rows:
+        return [columns.item(row, fields, KINDS[config.kind]) for row in rows]
+
+
+def _columns_of(
+    model: TaskModel, card: Mapping[str, Any], inputs: Inputs, columns: Columns, reading: Mapping[str, Any]
+) -> tuple[Inputs, Columns]:
+    """Inputs by the roles of the task, and the columns with those of training."""
+    config = model.head.config
+    inputs = by_role(inputs, config)
+    layout = {name: reading.get(name) for name in ("format", "delimiter")}
+    return inputs, as_trained(columns, config, card.get("columns", {}), inputs, **layout)

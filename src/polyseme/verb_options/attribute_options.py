@@ -1,0 +1,59 @@
+"""The options of attribute."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from polyseme.errors import OptionError
+from polyseme.options import check_choice, doc, option
+from polyseme.verb_options.analysis_options import AnalysisOptions
+from polyseme.verb_options.model_options import IN_MEMORY, SOURCES
+
+if TYPE_CHECKING:
+    from polyseme.api import Model
+    from polyseme.files.source_paths import AnyPath, Sources
+
+Baseline = Literal["pad", "mask", "zero"]
+Method = Literal["integrated-gradients", "gradient-x-input"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeOptions(AnalysisOptions):
+    """What `attribute` takes."""
+
+    texts: str | Sequence[str] = dataclasses.field(
+        default=(), kw_only=False, metadata=doc("A text, or several; for a model of pairs, the two texts.", "TEXT...")
+    )
+    model: AnyPath | Model = dataclasses.field(
+        metadata=doc("Model that finetune has fitted to classify, pair or tag.", "MODEL", flags="-m --model")
+    )
+    source: Sources | None = option(
+        None, f"Texts instead of TEXT. {SOURCES}{IN_MEMORY}", "INPUT", default="none", flags="--in", parse="files"
+    )
+    label: str | None = option(None, "Label whose score is attributed.", "LABEL", default="the predicted one")
+    word: str | None = option(None, "For a tagger: the word whose tag is attributed.", "WORD", default="none")
+    method: Method = option(
+        "integrated-gradients", "How scores are attributed: integrated-gradients, or gradient-x-input.", "METHOD"
+    )
+    steps: int = option(50, "Points of the integral (Gauss–Legendre).", "N")
+    baseline: Baseline | None = option(
+        None,
+        "What each piece of a word is compared with: the vector of the padding piece (pad), of the mask, or zero.",
+        "VECTOR",
+        default="pad, or zero in models without a padding piece",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("method", self.method, get_args(Method))
+        if self.baseline is not None:
+            check_choice("baseline", self.baseline, get_args(Baseline))
+        if self.steps < 1:
+            raise OptionError(f"The number of steps must be at least 1. Got {self.steps} instead.")
+        if bool(self.texts) == (self.source is not None):
+            raise OptionError(
+                "Name one text or several, or a file of them: attribute TEXT, or --in FILE (source=…), and not both."
+            )

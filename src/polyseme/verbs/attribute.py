@@ -1,0 +1,80 @@
+"""`attribute`: what each word of a text adds to a task model's score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polyseme.analysis.attribution_findings import AttributionFindings, attribute_items
+from polyseme.analysis.findings import check_findings_output
+from polyseme.api import Model
+from polyseme.convert.hub import find_model
+from polyseme.errors import InputError, ModelError
+from polyseme.files.in_memory import Inputs, inputs_of, names_of
+from polyseme.options import flat
+from polyseme.result_tables import cell, counted
+from polyseme.tasks.items import Item
+from polyseme.tasks.kinds import KINDS
+from polyseme.transfer.evaluate_task import has_head
+from polyseme.transfer.predict_columns import Columns
+from polyseme.transfer.predict_inputs import read_items
+from polyseme.transfer.task_model import TaskModel
+from polyseme.verb_options.attribute_options import AttributeOptions
+from polyseme.verbs.predict import task_models_of
+
+
+@flat(AttributeOptions)
+def attribute(options: AttributeOptions) -> AttributionFindings:
+    """What each word adds to the score of a label, by integrated gradients or by gradient × input.
+
+    >>> polyseme.attribute("a dull film", model="models/stars").records()       # doctest: +SKIP
+    """
+    inputs = None if options.source is None else inputs_of(options.source)
+    check_findings_output(options.output, force=options.force, inputs=() if inputs is None else names_of(inputs))
+    model, card, name = _load(options)
+    files = [] if inputs is None else [str(name) for name in names_of(inputs)]
+    if inputs is None:
+        inputs = _texts(model, options.texts)
+    items = read_items(model, card, inputs, columns=Columns(), reading={})
+    if not items:
+        raise InputError("The input has no text.")
+    settings = {each: getattr(options, each) for each in ("label", "word", "method", "steps", "baseline", "progress")}
+    findings = attribute_items(model, items, name=name, data=_described(items, files), **settings)
+    if options.output is not None:
+        findings.save(options.output, force=options.force)
+    return findings
+
+
+def _described(items: Sequence[Item], files: Sequence[str]) -> str:
+    named = counted(len(items), "text") if len(items) > 1 or files else repr(cell(items[0].text))
+    return f"{named} of {', '.join(files)}" if files else named
+
+
+def _load(options: AttributeOptions) -> tuple[TaskModel, dict[str, Any], str]:
+    model = options.model
+    path = model.path if isinstance(model, Model) else str(find_model(str(model)))
+    if not path or not has_head(path):
+        raise ModelError(
+            f"{path or 'The model'} has no task's head, so that there is no score to attribute. Fit it to a task: "
+            "`polyseme finetune classify --train train.csv -o models/stars`. For what a pretrained model predicts, see "
+            "`polyseme lens`."
+        )
+    loaded, card = task_models_of(model if isinstance(model, Model) else path, options.device, "fp32")
+    if len(loaded) > 1:
+        raise ModelError(
+            f"{path} has {len(loaded)} task models that answer together. Name the folder of one of them, to have its "
+            "score attributed."
+        )
+    return loaded[0].eval(), card, path
+
+
+def _texts(model: TaskModel, texts: str | Sequence[str]) -> Inputs:
+    """Texts as the model reads them: for a model of pairs, both of one."""
+    several = [texts] if isinstance(texts, str) else list(texts)
+    if KINDS[model.config.kind].second is None:
+        return inputs_of(several)
+    if len(several) != 2:
+        raise InputError(
+            f"A model for task {model.config.kind!r} judges two texts together: give both. Got {len(several)}."
+        )
+    return inputs_of([tuple(several)])
