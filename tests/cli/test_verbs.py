@@ -230,6 +230,7 @@ SOME_VALUE = {
     "rollout": True,
     "word": "broke",
     "baseline": "mask",
+    "steps": 15,
 }
 """For every option of a function, something that is not its default."""
 
