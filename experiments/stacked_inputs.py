@@ -100,7 +100,7 @@ def fit(row: str, task: str, options: argparse.Namespace, **settings: Any) -> di
         "mean": {split: statistics.mean(values) for split, values in figures.items()},
         "spread": {split: statistics.stdev(values) if len(values) > 1 else 0.0 for split, values in figures.items()},
         "baseline": report.baseline[figure],
-        "settings": report.settings,
+        "settings": named(report.settings, options),
         "notes": list(report.notes),
         "seconds": ledger["seconds"],
         "device": ledger["device"],
@@ -110,6 +110,15 @@ def fit(row: str, task: str, options: argparse.Namespace, **settings: Any) -> di
     (options.results / f"{task}.{row}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(f"{task}, {row}: {shown(result, 'dev')} on dev, {ledger['seconds']:.0f} s", flush=True)
     return result
+
+
+def named(settings: Mapping[str, Any], options: argparse.Namespace) -> Any:
+    """Settings with the names of models in the place of their paths, which differ from machine to machine."""
+    written = json.dumps(settings)
+    for name, path in vars(options).items():
+        if isinstance(path, str) and "/" in path:
+            written = written.replace(json.dumps(path)[1:-1], name)
+    return json.loads(written)
 
 
 def shown(result: dict[str, Any], split: str) -> str:

@@ -36,7 +36,7 @@ TASKS = {"wnut17": "bilstm-crf", "wikigold": "bilstm-crf", "ud-ewt": "bilstm"}
 MODELS = {"elmo": "our ELMo", "flair": "our Flair", "english": "the encoder in the box", "minilm": "MiniLM"}
 PLACES = {"input": "at the input", "between": "between the layers", "output": "at the output"}
 NAMES = {
-    "baseline": "word vectors and a character CNN, learned",
+    "baseline": "word vectors (GloVe with --glove, else learned) and a character CNN",
     **{f"{model}-{at}": f"+ {name}, {place}" for model, name in MODELS.items() for at, place in PLACES.items()},
     "elmo-forward": "+ the forward half of our ELMo, between the layers",
     **{f"{model}-alone": f"{name} alone" for model, name in MODELS.items()},
