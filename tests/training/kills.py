@@ -14,10 +14,12 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import polyseme
@@ -104,6 +106,22 @@ def write_text(path: Path) -> None:
     lines = [document.split()[:10] for document in documents]
     path.with_suffix(".source").write_text("".join(" ".join(words) + "\n" for words in lines))
     path.with_suffix(".target").write_text("".join(" ".join(words[::-1]) + "\n" for words in lines))
+
+
+@contextmanager
+def interrupted_at(step: int) -> Iterator[None]:
+    """A run in this process that is stopped from the keyboard before a step."""
+    take = Trainer.step
+
+    def stopped(self: Trainer, rows: Any, plan: Any) -> Any:
+        if rows.step == step:
+            raise KeyboardInterrupt
+        return take(self, rows, plan)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            yield
 
 
 def die() -> None:

@@ -54,6 +54,21 @@ def test_a_run_takes_its_steps_its_evaluations_its_checkpoints_and_the_saving_of
     assert seconds_of(job(0.5, 0.5), Timing((1.0, 3.0), 0.0), 100) == 200
 
 
+def test_evaluations_and_checkpoints_take_a_tenth_of_a_budget_at_most() -> None:
+    """But for those at the end, and where their number decides which weights are averaged."""
+    timing = Timing((2.0,), 5.0, 3.0)
+    assert timing.within(800).most_evaluations == 10
+    assert timing.within(799).most_evaluations == 9
+    assert timing.within(10).most_evaluations == 1
+    assert timing.within(10, job(average_checkpoints=4).fewest_evaluations).most_evaluations == 4
+    assert Timing((2.0,), 0.0).within(0.1).most_evaluations == 10
+    assert seconds_of(job(), timing.within(200), 100) == 200 + 2 * 5 + 3 * 3
+    assert seconds_of(job(), timing.within(200), 100, done=50) == 100 + 1 * 5 + 2 * 3
+    assert seconds_of(job(evaluate_every=25), timing.within(200), 100) == 200 + 4 * 5 + 3 * 3, "as the user says"
+    assert job().keeps_every(50_000) == 1000
+    assert job().keeps_every(50_000, 2) == job().evaluates_every(50_000, 2) == 25_000
+
+
 @given(
     st.floats(0.001, 10), st.floats(0, 20), st.floats(0, 5), st.floats(-10, 2000), st.sampled_from([None, 1, 7]),
     st.integers(0, 50),
@@ -61,7 +76,8 @@ def test_a_run_takes_its_steps_its_evaluations_its_checkpoints_and_the_saving_of
 def test_the_steps_fill_the_time_and_no_more(
     step: float, evaluation: float, checkpoint: float, seconds: float, every: int | None, done: int
 ) -> None:
-    timing, work = Timing((step,), evaluation, checkpoint), job(evaluate_every=every, checkpoint_every=every)
+    work = job(evaluate_every=every, checkpoint_every=every)
+    timing = Timing((step,), evaluation, checkpoint).within(seconds)
     n_steps = steps_within(work, timing, seconds, done=done)
     assert n_steps > done
     if n_steps > done + 1:

@@ -18,10 +18,9 @@ from polyseme.cli import main
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.training.effects import read_log
-from polyseme.training.trainer import Trainer
 from polyseme.types import Batch
 from tiny_models import tiny_config, tiny_tokenizer
-from training.kills import write_text
+from training.kills import interrupted_at, write_text
 
 SHAPE = {"n_layers": 3, "width": 16, "n_heads": 2, "inner_width": 32}
 SMALL: dict[str, Any] = {"budget": "6steps", "batch_size": 8, "length": 16, "device": "cpu", "log_every": 1}
@@ -70,22 +69,11 @@ def test_the_parts_of_the_loss_are_logged_and_weighted(student: Path) -> None:
         assert min(line["soft"], line["cosine"]) > 0
 
 
-def test_a_student_that_is_stopped_ends_as_if_it_had_not(
-    folder: Path, student: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_student_that_is_stopped_ends_as_if_it_had_not(folder: Path, student: Path, tmp_path: Path) -> None:
     """Resumed by the same call; so the teacher, which no checkpoint holds, is there again."""
     call = {"model": folder / "teacher", "layers": 2, "output": tmp_path / "again", **SMALL}
-    step = Trainer.step
-
-    def stopped(self: Trainer, rows: Any, plan: Any) -> Any:
-        if rows.step == 4:
-            raise KeyboardInterrupt
-        return step(self, rows, plan)
-
-    monkeypatch.setattr(Trainer, "step", stopped)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_at(4):
         polyseme.distill(folder / "teacher/corpus", **call)
-    monkeypatch.undo()
     polyseme.distill(folder / "teacher/corpus", **call)
     losses = [[line["loss"] for line in read_log(run)] for run in (tmp_path / "again", student)]
     assert losses[0] == losses[1]

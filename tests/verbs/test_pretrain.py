@@ -33,7 +33,7 @@ from polyseme.training.pretraining import Pretraining
 from polyseme.training.time_budget import Timing
 from polyseme.training.trainer import Trainer
 from polyseme.training.training_settings import Plan
-from training.kills import write_text
+from training.kills import interrupted_at
 
 SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
 SMALL: dict[str, Any] = {
@@ -45,23 +45,6 @@ SMALL: dict[str, Any] = {
     "device": "cpu",
     "log_every": 1,
 }
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents enough for a small corpus."""
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    write_text(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as a corpus."""
-    place = tmp_path_factory.mktemp("corpus") / "corpus"
-    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.build_corpus(text, output=place, vocab_size=300)
-    return place
 
 
 @pytest.fixture(scope="module")
@@ -369,14 +352,15 @@ def test_plain_text_and_pairs_are_told_apart_before_either_is_read(tmp_path: Pat
 def test_a_dry_run_counts_as_many_evaluations_as_the_run_has(
     budget: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With steps of one second and evaluations of ten, whatever they take here."""
+    """With steps of one second and evaluations of ten, whatever they take here: two minutes have one, at the end."""
     monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing((1.0,), 10.0))
     told = {
         every: polyseme.pretrain(corpus, dry_run=True, evaluate_every=every, **{**SMALL, "budget": budget})
         for every in (None, 5, 50, 1000)
     }
     for every, each in told.items():
-        evaluated = [n for n in range(1, each.n_steps + 1) if n % (every or -(-each.n_steps // 10)) == 0]
+        every = every or -(-each.n_steps // (10 if budget == "100steps" else 1))
+        evaluated = [n for n in range(1, each.n_steps + 1) if n % every == 0]
         n_evaluations = len(evaluated) + (each.n_steps not in evaluated)
         assert each.seconds == each.n_steps + 10 * n_evaluations
         if budget == "100steps":
@@ -594,23 +578,12 @@ def test_rows_that_cannot_be_are_refused_and_nothing_is_left(
     assert not (tmp_path / "run" / "run.json").exists()
 
 
-def test_a_run_of_next_sentences_that_is_stopped_ends_as_if_it_had_not(
-    sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_next_sentences_that_is_stopped_ends_as_if_it_had_not(sentences: Path, tmp_path: Path) -> None:
     changes = {**SMALL, "objective": {"next": "nsp"}, "vocab_size": 80, "checkpoint_every": 2}
     changes |= {"length": 24, "held_out": 0.1}
     polyseme.pretrain(sentences, output=tmp_path / "whole", **changes)
-    step = Trainer.step
-
-    def stopped(self: Trainer, rows: StepRows, plan: Plan) -> Any:
-        if rows.step == 3:
-            raise KeyboardInterrupt
-        return step(self, rows, plan)
-
-    monkeypatch.setattr(Trainer, "step", stopped)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_at(3):
         polyseme.pretrain(sentences, output=tmp_path / "cut", **changes)
-    monkeypatch.setattr(Trainer, "step", step)
     polyseme.pretrain(resume=tmp_path / "cut", device="cpu", workers=3)
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
 

@@ -23,7 +23,7 @@ from polyseme.training.energy_ledger import Ledger
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.run_job import PausedRun
 from polyseme.training.time_budget import Timing
-from training.kills import CARRIED, SETTINGS, losses, weights, write_text
+from training.kills import CARRIED, SETTINGS, losses, weights
 
 RUNS: dict[str, dict[str, Any]] = {
     "masked": {**SETTINGS, "budget": "7steps", "evaluate_every": 3, "checkpoint_every": 4},
@@ -31,13 +31,6 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 AT_ONCE = "0.001s"
 """So short that a slice takes one step."""
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    write_text(path)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +122,12 @@ def test_the_same_command_resumes_a_run_and_a_slice_that_is_long_enough_ends_it(
 def test_a_slice_does_not_change_the_steps_of_a_budget_of_time(
     whole: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The steps are timed once, in the first slice."""
+    """The steps are timed once, in the first slice, which also decides how many evaluations take a tenth of it."""
     timed: list[float] = []
-    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: timed.append(1.0) or Timing((100.0,), 0.0))
+    monkeypatch.setattr(Pretraining, "trial", lambda self, **_: timed.append(1.0) or Timing((100.0,), 30.0))
     run = tmp_path / "run"
-    settings = {**RUNS["masked"], "vocab_size": None, "budget": "1050s"}
+    unsaid = dict.fromkeys(("vocab_size", "evaluate_every", "checkpoint_every"))
+    settings = {**RUNS["masked"], **unsaid, "budget": "1150s"}
     first = polyseme.pretrain(whole["masked"] / "corpus", output=run, **settings, stop_after=AT_ONCE)
     assert isinstance(first, PausedRun)
     assert first.n_steps == 10
@@ -141,6 +135,7 @@ def test_a_slice_does_not_change_the_steps_of_a_budget_of_time(
     assert {each.n_steps for each in paused} == {10}
     assert bill.steps == 10
     assert timed == [1.0]
+    assert [line["step"] for line in read_log(run) if "held_out" in line] == [4, 8, 10]
 
 
 def test_set_up_counts_from_when_the_command_began(whole: dict[str, Path], tmp_path: Path) -> None:

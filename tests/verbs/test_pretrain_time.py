@@ -23,7 +23,7 @@ from polyseme.training.pretraining import Pretraining
 from polyseme.training.run_job import PausedRun
 from polyseme.training.time_budget import CHECKS, Timing
 from polyseme.training.trainer import Trainer
-from training.kills import SETTINGS, losses, weights, write_text
+from training.kills import SETTINGS, losses, weights
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:After .* learned nothing:polyseme.errors.PolysemeWarning"),
@@ -33,21 +33,6 @@ pytestmark = [
 SMALL: dict[str, Any] = {**SETTINGS, "vocab_size": None, "evaluate_every": None, "checkpoint_every": 40}
 BUDGET = "2.5s"
 """Of training: what the first step of a process loads is loaded before, by `import torch._dynamo`."""
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    write_text(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def corpus(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("corpus") / "corpus"
-    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.build_corpus(text, output=place, vocab_size=300)
-    return place
 
 
 def about(run: Path) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from polyseme.errors import OptionError, OutputError, PolysemeError, PolysemeWar
 from polyseme.sweeps.sweep_report import Sweep
 from polyseme.training.trainer import Trainer
 from polyseme.verbs import sweep_run
-from training.kills import write_text
 
 SETTINGS: dict[str, Any] = {
     "recipe": "bert-tiny",
@@ -33,13 +32,6 @@ SETTINGS: dict[str, Any] = {
     "jobs": 0,
 }
 OVER = {"mask_rate": [0.1, 0.4]}
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    write_text(path)
-    return path
 
 
 @pytest.fixture(scope="module")

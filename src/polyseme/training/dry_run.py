@@ -73,9 +73,12 @@ def dry_run_of(
     # Before the networks are put back, so that the optimizer's state and what streams carry are in it.
     timing = pretraining.trial(seconds=0.0, then=write)
     timing = timing.replace(checkpoint=sum(writing))
+    budget = parse_budget(job.budget)
+    if budget.unit == "seconds":
+        timing = timing.within(budget.amount, job.fewest_evaluations)
     trainer, training = pretraining.trainer, job.training
     flops = training.mean_over_phases(pretraining.flops_per_step())
-    n_steps = pretraining.counted_steps() or steps_within(job, timing, parse_budget(job.budget).amount)
+    n_steps = pretraining.counted_steps() or steps_within(job, timing, budget.amount)
     results = pretraining.results()
     if devices.leads:
         read_latest(folder / CHECKPOINTS)

@@ -23,6 +23,10 @@ from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Phase, TrainingSettings
 from polyseme.training.weight_average import check_decay
 
+MOST_EVALUATIONS = 10
+"""Evaluations of a run, unless the user says how often they are; a short budget may have fewer (`time_budget`)."""
+MOST_LOST = 1000
+"""Steps after which a long run writes a checkpoint, unless the user says otherwise."""
 FOR_SPARSE_ROWS = ("sgd", "adagrad")
 """Optimizers that take gradients of a few rows of a table."""
 
@@ -55,9 +59,9 @@ class Job(Config):
     """The layers of `start`, counted from 1, that are trained further without the others; None: all."""
     log_every: int = 10
     evaluate_every: int | None = None
-    """None: ten times in a run."""
+    """None: ten times in a run, or fewer where they would take too much of a budget of time."""
     checkpoint_every: int | None = None
-    """None: ten times in a run, and every 1,000 steps at least."""
+    """None: as often, and every 1,000 steps at least where there are ten evaluations."""
     keep: int = 2
     """Checkpoints, beside that with the lowest held-out loss (`keeps_lowest`)."""
     ema: float | None = None
@@ -112,18 +116,25 @@ class Job(Config):
         """How its rows are taken from a corpus."""
         return self.make_objective().needs.layout
 
-    def evaluates_every(self, n_steps: int) -> int:
-        """Where checkpoints are written, too, unless one of the two is chosen."""
-        often = -(-n_steps // 10)
-        every = min(self.keeps_every(n_steps), often)
+    def evaluates_every(self, n_steps: int, most: int = MOST_EVALUATIONS) -> int:
+        """Where checkpoints are written, too, unless one of the two is chosen; `most` times in a run."""
+        often = -(-n_steps // most)
+        every = min(self.keeps_every(n_steps, most), often)
         return self.evaluate_every or -(-often // every) * every
 
-    def n_evaluations(self, n_steps: int) -> int:
+    def n_evaluations(self, n_steps: int, most: int = MOST_EVALUATIONS) -> int:
         """How often a run of so many steps is evaluated: every so many, and at the end."""
-        return -(-n_steps // self.evaluates_every(n_steps))
+        return -(-n_steps // self.evaluates_every(n_steps, most))
 
-    def keeps_every(self, n_steps: int) -> int:
-        return self.checkpoint_every or min(-(-n_steps // 10), 1000)
+    def keeps_every(self, n_steps: int, most: int = MOST_EVALUATIONS) -> int:
+        """After how many steps a checkpoint is written."""
+        often = -(-n_steps // most)
+        return self.checkpoint_every or (often if most < MOST_EVALUATIONS else min(often, MOST_LOST))
+
+    @property
+    def fewest_evaluations(self) -> int:
+        """Without which a run would be another: those that its average of weights goes by, and the last."""
+        return MOST_EVALUATIONS if self.training.optimizer.averages else self.average_checkpoints or 1
 
 
 def start_of(folder: str, layers: tuple[int, ...] | None) -> Bundle:

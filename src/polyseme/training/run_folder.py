@@ -24,6 +24,7 @@ import torch
 from polyseme import __version__
 from polyseme.errors import InputError, ModelError, OutputError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
+from polyseme.training.pretraining_job import MOST_EVALUATIONS
 from polyseme.training.time_budget import Correction, Timing
 
 RUN = "run.json"
@@ -51,6 +52,11 @@ class Run:
     """Of the held-out text, by the counts of the training text; None: it was not counted, or cannot be compared."""
     model_step: int | None = None
     """The step whose weights the model has; None: the last one."""
+
+    @property
+    def most_evaluations(self) -> int:
+        """How often it is evaluated, unless the user has chosen that: as was decided before its first step."""
+        return MOST_EVALUATIONS if self.timing is None else self.timing.most_evaluations
 
     @classmethod
     def create(cls, folder: AnyPath, settings: Mapping[str, Any]) -> Run:

@@ -258,8 +258,9 @@ class RunSlice:
         """Take the steps up to `last` of a run that has `n_steps`."""
         job, plan = self.job, self.pretraining.plan(n_steps)
         self.costs.plan = plan
-        self.evaluate.every = job.evaluates_every(n_steps)
-        self.keep.every, self.keep.n_steps = job.keeps_every(n_steps), n_steps
+        most = self.run.most_evaluations
+        self.evaluate.every = job.evaluates_every(n_steps, most)
+        self.keep.every, self.keep.n_steps = job.keeps_every(n_steps, most), n_steps
         return train(
             self.pretraining.trainer,
             self.pretraining.loader(plan),
@@ -322,12 +323,13 @@ class RunSlice:
         run, job, devices = self.run, self.job, self.pretraining.devices
         run.n_steps = self.pretraining.counted_steps()
         if run.n_steps is None:
-            run.timing = devices.agree(self.pretraining.trial(checkpoint=checkpoint_seconds))
+            timing = self.pretraining.trial(checkpoint=checkpoint_seconds)
+            run.timing = devices.agree(timing.within(parse_budget(job.budget).amount, job.fewest_evaluations))
             run.n_steps = devices.agree(steps_within(job, run.timing, self._seconds_left()))
             if devices.leads:
                 warn_of_few_steps(job, run.timing, run.n_steps)
         if devices.leads:
-            _warn_of_few_checkpoints(job, run.n_steps)
+            _warn_of_few_checkpoints(job, run.n_steps, run.most_evaluations)
             run.write()
 
     def _correct(self, step: int, share: float, timing: Timing) -> None:
@@ -351,8 +353,9 @@ class RunSlice:
         return {"seconds": seconds, "ledger": self.costs.ledger(done, seconds).to_json() if done else None}
 
 
-def _warn_of_few_checkpoints(job: Job, n_steps: int) -> None:
-    n_checkpoints, every = -(-n_steps // job.keeps_every(n_steps)), job.keeps_every(n_steps)
+def _warn_of_few_checkpoints(job: Job, n_steps: int, most: int) -> None:
+    every = job.keeps_every(n_steps, most)
+    n_checkpoints = -(-n_steps // every)
     if job.average_checkpoints is not None and n_checkpoints < job.average_checkpoints:
         warnings.warn(
             f"The model was to be the mean of the last {job.average_checkpoints} checkpoints, and there are "

@@ -1,12 +1,13 @@
 """A budget of time as a number of steps: from a trial before the run, corrected by the run's own steps.
 
 A budget is all in: it counts from the start of the command to the saved model, and training gets what set-up, building
-the corpus, evaluations, checkpoints and saving leave. Steps are timed for a few seconds before the run (`Timing`), and
-the number of steps that follows is written to run.json. So short a trial says little of a machine that others use, too,
-so the number is checked a few times more (`CHECKS`): if the steps so far took longer or shorter than the trial said, by
-more than `TOLERANCE`, the number of the steps that are left is corrected. Schedules stay functions of a step's number
-and the number of steps; run.json has the number of steps that each step was taken with, so that a run that is resumed
-takes the same steps.
+the corpus, evaluations, checkpoints and saving leave. Where ten evaluations and checkpoints would take more than a
+tenth of the budget (`EVALUATED_SHARE`), there are fewer of them. Steps are timed for a few seconds before the run
+(`Timing`), and the number of steps that follows is written to run.json. So short a trial says little of a machine that
+others use, too, so the number is checked a few times more (`CHECKS`): if the steps so far took longer or shorter than
+the trial said, by more than `TOLERANCE`, the number of the steps that are left is corrected. Schedules stay functions
+of a step's number and the number of steps; run.json has the number of steps that each step was taken with, and the
+number of evaluations, so that a run that is resumed takes the same steps and is evaluated after the same ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from polyseme.config import Config
 from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.training.budget import parse_budget
 from polyseme.training.energy_ledger import duration
-from polyseme.training.pretraining_job import Job
+from polyseme.training.pretraining_job import MOST_EVALUATIONS, Job
 from polyseme.training.training_settings import Plan
 
 CHECKS = (0.08, 0.25, 0.5, 0.75)
@@ -29,6 +30,8 @@ CHECKS = (0.08, 0.25, 0.5, 0.75)
 evaluation."""
 LATE = 1.25
 """A check is made before its share of the steps is done if this many times its share of the time has passed."""
+EVALUATED_SHARE = 0.1
+"""The share of a budget that evaluations and checkpoints may take, unless that is too little for the last ones."""
 TOLERANCE = 0.03
 """How much longer or shorter than what is left of the budget the rest of a run may take without a correction."""
 UNMEASURED = 3
@@ -50,6 +53,15 @@ class Timing(Config):
     checkpoint: float = 0.0
     threads: int | None = None
     """Threads of a CPU that all processes of the run train with; None: as many as torch uses anyway."""
+    most_evaluations: int = MOST_EVALUATIONS
+    """How often the run is evaluated and writes a checkpoint, unless the user has chosen that."""
+
+    def within(self, seconds: float, fewest: int = 1) -> Timing:
+        """The same with no more evaluations than take their share of a budget, and `fewest` at least."""
+        duration = self.evaluation + self.checkpoint
+        n_fitting = EVALUATED_SHARE * seconds / duration if duration > 0 else math.inf
+        most = max(min(n_fitting, MOST_EVALUATIONS), min(fewest, MOST_EVALUATIONS))
+        return self.replace(most_evaluations=int(most))  # type: ignore[no-any-return]
 
     def slower(self, factor: float) -> Timing:
         """The same where computing takes `factor` times as long."""
@@ -81,8 +93,9 @@ class Correction(Config):
 
 def seconds_of(job: Job, timing: Timing, n_steps: int, *, done: int = 0) -> float:
     """How long the rest of a run of `n_steps` takes, its evaluations, its checkpoints and the saving of its model."""
-    every, keeps_every = job.evaluates_every(n_steps), job.keeps_every(n_steps)
-    n_evaluations = job.n_evaluations(n_steps) - done // every
+    most = timing.most_evaluations
+    every, keeps_every = job.evaluates_every(n_steps, most), job.keeps_every(n_steps, most)
+    n_evaluations = job.n_evaluations(n_steps, most) - done // every
     n_checkpoints = -(-n_steps // keeps_every) - done // keeps_every
     steps = (n_steps - done) * job.training.mean_over_phases(timing.steps)
     return steps + n_evaluations * timing.evaluation + (n_checkpoints + 1) * timing.checkpoint
@@ -115,7 +128,8 @@ class Slowdown:
     def add(self, job: Job, timing: Timing, planned: int, measured: tuple[int, int], seconds: float) -> None:
         """Add the steps between two, all of the first phase, of a run that had `planned` ones."""
         first, last = measured
-        every, keeps_every = job.evaluates_every(planned), job.keeps_every(planned)
+        most = timing.most_evaluations
+        every, keeps_every = job.evaluates_every(planned, most), job.keeps_every(planned, most)
         self.n_steps += last - first
         self.expected += (last - first) * timing.steps[0] + (last // every - first // every) * timing.evaluation
         self.seconds += max(seconds - (last // keeps_every - first // keeps_every) * timing.checkpoint, 0.0)

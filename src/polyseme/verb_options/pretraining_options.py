@@ -219,9 +219,14 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     parallel: str = option("ddp", "How processes under torchrun share the work: ddp or fsdp.", "HOW")
     seed: int = option(0, "Seed of everything random.", "N")
     log_every: int = option(10, "Steps between lines of log.jsonl.", "N")
-    evaluate_every: int | None = option(None, "Steps between evaluations on held-out text.", "N", default="ten in all")
+    evaluate_every: int | None = option(
+        None,
+        "Steps between evaluations on held-out text.",
+        "N",
+        default="ten in all; fewer if they and checkpoints would take over a tenth of a budget of time",
+    )
     checkpoint_every: int | None = option(
-        None, "Steps between checkpoints.", "N", default="ten in all, at least every 1,000 steps"
+        None, "Steps between checkpoints.", "N", default="as evaluations; at least every 1,000 steps if those are ten"
     )
     keep_checkpoints: int = option(2, "Number of checkpoints to keep.", "N")
     ema: float | None = option(
