@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.similar import similar
     from polyseme.verbs.sweep import sweep
     from polyseme.verbs.tradeoffs import tradeoffs
+    from polyseme.verbs.uses import uses
     from polyseme.word_encoder import StackedWordEncoder, WordEncoder
     from polyseme.word_senses.similarity_view import view
 
@@ -87,6 +88,7 @@ _HOMES = {
             "similar",
             "tradeoffs",
             "sweep",
+            "uses",
         )
     },
     **dict.fromkeys(("Model", "load"), "api"),
@@ -147,6 +149,7 @@ __all__ = [
     "similar",
     "sweep",
     "tradeoffs",
+    "uses",
     "view",
     "view_attention",
 ]

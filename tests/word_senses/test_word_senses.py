@@ -267,7 +267,7 @@ def test_a_word_that_is_not_there_is_refused_with_those_like_it(source: Path) ->
         match=r"'brokes' does not occur in .*sentences.txt\. There is: 'broke' \(4 times\), 'broken' \(once\)\.",
     ):
         senses("brokes", source)
-    with pytest.raises(InputError, match="Senses are those of a single word"):
+    with pytest.raises(InputError, match="Uses are those of a single word"):
         senses("broke even", source)
     with pytest.raises(InputError, match=r"'zebra' does not occur in .*sentences.txt\. Words are found by their form"):
         senses("zebra", source)

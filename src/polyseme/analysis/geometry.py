@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,13 @@ def geometry(
     if sample.n_words < 2:
         n_words = counted(sample.n_words, "word")
         raise InputError(f"{texts.name()} has {n_words}, and pairs of words are compared. Give more text.")
-    reading = _Reading(model, against, sample.drawn(plan.max_types, plan.min_uses), texts, progress)
+    drawn = sample.drawn(plan.max_types, plan.min_uses)
+
+    def report(done: int) -> None:
+        if progress is not None:
+            progress(done, 2 * sample.n_words)
+
+    reading = _Reading(model, against, drawn, texts, report)
     raw = reading.read()
     removals = [raw.moments.removal(each, plan.remove_components) for each in range(len(model.widths))]
     removed = reading.read(removals)
@@ -135,9 +141,9 @@ class _Reading:
         against: LayersOfWords | None,
         drawn: Mapping[str, list[int]],
         texts: Texts,
-        progress: Progress | None,
+        report: Callable[[int], None],
     ) -> None:
-        self._model, self._against, self._texts, self._progress = model, against, texts, progress
+        self._model, self._against, self._texts, self._report = model, against, texts, report
         places = np.array([place for each in drawn.values() for place in each], dtype=np.int64)
         order = np.argsort(places, kind="stable")
         self._places, self._rows = places[order], order
@@ -145,14 +151,14 @@ class _Reading:
         self.groups = [slice(start, end) for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
         """The rows of each word's uses."""
         self.same_shape = against is not None and tuple(against.widths) == tuple(model.widths)
-        self._n_readings = 0
+        self._n_words = 0
 
     def read(self, removals: Sequence[Removal] = ()) -> _Sums:
         """All texts; without means and components, only directions are added up."""
         other_widths = () if self._against is None else self._against.widths
         sums = _Sums(self._model.widths, () if removals else other_widths, len(self._rows))
         n_texts = n_words = 0
-        for documents in self._texts.chunks(self._report):
+        for documents in self._texts.chunks():
             layers: Sequence[Array] = self._model(documents)
             lengths = [len(document.words) for document in documents]
             if removals:
@@ -163,7 +169,8 @@ class _Reading:
                 directions.add(layer, lengths, n_texts)
             n_texts += len(documents)
             n_words += sum(lengths)
-        self._n_readings += 1
+            self._n_words += sum(lengths)
+            self._report(self._n_words)
         return sums
 
     def _add(self, sums: _Sums, documents: Sequence[Any], layers: Sequence[Array], first: int) -> None:
@@ -176,10 +183,6 @@ class _Reading:
             for number, (own, other) in enumerate(zip(layers, others, strict=True)):
                 sums.differences[number] += float(((own - other).astype(np.float64) ** 2).sum())
                 sums.other_squares[number] += float((other.astype(np.float64) ** 2).sum())
-
-    def _report(self, done: int, total: int | None) -> None:
-        if self._progress is not None and total is not None:
-            self._progress(done + self._n_readings * total, 2 * total)
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------

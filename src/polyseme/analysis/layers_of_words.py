@@ -15,10 +15,10 @@ from polyseme.embedding.row_documents import document_of
 from polyseme.encoders.inference import Precision
 from polyseme.errors import InputError
 from polyseme.files.rows import read_rows
-from polyseme.files.source import source_name
+from polyseme.files.source import Reading, source_name
 from polyseme.files.source_paths import Sources
 from polyseme.text.sentences import split_sentences
-from polyseme.types import Document, Progress
+from polyseme.types import Document
 
 WORDS_AT_ONCE = 4096
 """Words whose vectors are in memory together; a longer text is by itself."""
@@ -48,12 +48,12 @@ class Texts:
     reading: Mapping[str, Any]
     max_words: int
 
-    def chunks(self, progress: Progress | None = None) -> Iterator[list[Document]]:
+    def chunks(self) -> Iterator[list[Document]]:
         """As many texts at a time as have `WORDS_AT_ONCE`; the text that reaches the last word is read whole."""
         n_words = 0
         chunk: list[Document] = []
         with read_rows(self.sources, **self.reading, sentences=split_sentences) as rows:
-            self.check_twice(rows.total, source_name(rows))
+            _name_of(rows)
             for row in rows:
                 document = document_of(row)
                 if not document.words:
@@ -63,22 +63,22 @@ class Texts:
                 if sum(len(each.words) for each in chunk) >= WORDS_AT_ONCE or n_words >= self.max_words:
                     yield chunk
                     chunk = []
-                    if progress is not None:
-                        progress(min(n_words, self.max_words), self.max_words)
                 if n_words >= self.max_words:
                     return
         if chunk:
             yield chunk
 
     def name(self) -> str:
-        """For messages."""
+        """For messages; refused where texts cannot be read twice."""
         with read_rows(self.sources, **self.reading, sentences=split_sentences) as rows:
-            return source_name(rows)
+            return _name_of(rows)
 
-    @staticmethod
-    def check_twice(total: int | None, name: str) -> None:
-        if total is None:
-            raise InputError(
-                f"{name} cannot be read twice, and the texts are: words are counted before vectors are computed. Write "
-                "them to a file, and give that."
-            )
+
+def _name_of(rows: Reading[Any]) -> str:
+    name = source_name(rows)
+    if rows.total is None:
+        raise InputError(
+            f"{name} cannot be read twice, and the texts are: words are counted before vectors are computed. Write "
+            "them to a file, and give that."
+        )
+    return name

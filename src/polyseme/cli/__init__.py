@@ -55,6 +55,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "geometry": "Measure how alike the vectors of words are, layer by layer.",
         "heads": "Find the attention heads that follow dependency relations.",
         "attribute": "Show what each word adds to a task model's score.",
+        "uses": "Compare the uses of a word, layer by layer, with its neighbors.",
     },
     "Models": {
         "models": "List the packaged models, and which verb uses which.",

@@ -36,7 +36,7 @@ from polyseme.files.field_names import fields_of_words
 from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import form
 from polyseme.word_senses.context_vectors import with_context
-from polyseme.word_senses.nearest_neighbors import Floats, Graph, Near, nearest
+from polyseme.word_senses.nearest_neighbors import BLOCK, Floats, Graph, Near, nearest, unit
 
 CARD = "index.json"
 FORMAT = 2
@@ -145,6 +145,14 @@ class UseIndex:
             same_text = [each for each in near if documents[each] == documents[row]]
             mixed.append(with_context(np.asarray(vectors[same_text]), [row], reach, same_text))
         return np.concatenate(mixed)
+
+    def form_means(self, view: int = 0) -> tuple[list[str], Floats]:
+        """Every form, and the mean of the vectors of its uses at length 1: [forms, D]."""
+        vectors, forms = self.vectors[view], self._form_of_use
+        sums = np.zeros((self._forms.num_rows, vectors.shape[1]), np.float32)
+        for start in range(0, len(self), BLOCK):
+            np.add.at(sums, forms[start : start + BLOCK], vectors[start : start + BLOCK])
+        return self._forms.column("form").to_pylist(), unit(sums)
 
     @property
     def is_exact(self) -> bool:

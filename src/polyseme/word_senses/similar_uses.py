@@ -169,8 +169,8 @@ def similar_uses(options: SimilarOptions, compared_by: Sequence[ComparedBy]) -> 
                 center=center and not each.without_context,
                 same=None
                 if same_word is False
-                else _near(uses, query, number, top, same_but_itself, center=center and not each.without_context),
-                other=None if same_word is True else _near(uses, query, number, top, others),
+                else near_uses(uses, query, number, top, same_but_itself, center=center and not each.without_context),
+                other=None if same_word is True else near_uses(uses, query, number, top, others),
             )
             for number, (query, each) in enumerate(zip(queries, compared_by, strict=True))
         ]
@@ -193,9 +193,10 @@ def similar_uses(options: SimilarOptions, compared_by: Sequence[ComparedBy]) -> 
         )
 
 
-def _near(
+def near_uses(
     index: UseIndex, query: Floats, view: int, top: int, allowed: NDArray[np.bool_], *, center: bool = False
 ) -> list[NearUse]:
+    """The nearest uses in an index, of those allowed; with `center`, compared without their mean."""
     mean = index.vectors[view][allowed].mean(axis=0) if center else None
     near = index.nearest(query, top, allowed, view, mean=mean)
     uses = [index.use(row) for row in near.rows.tolist()]

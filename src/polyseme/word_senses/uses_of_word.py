@@ -108,7 +108,7 @@ def _of_texts(word: str, source: Uses, context: int, progress: Progress | None) 
             ]
             n_words = len(document.words)
             result.fields += [fields_of_words(document.fields, [place], n_words) for place in matches]
-    _refuse_if_absent(word, result.uses, source.name, seen)
+    refuse_if_absent(word, result.uses, source.name, seen)
     result.vectors = np.concatenate(vectors)
     result.others = np.concatenate(others) if others else result.vectors[:0]
     return result
@@ -120,7 +120,7 @@ def _of_index(word: str, index: UseIndex, context: int) -> UsesOfWord:
     forms = index.forms()
     indexed = [index.use(row) for row in rows.tolist()]
     name = index.source["name"]
-    _refuse_if_absent(word, [each.use for each in indexed], name, forms)
+    refuse_if_absent(word, [each.use for each in indexed], name, forms)
     elsewhere = np.flatnonzero(~matches)
     step = max(len(elsewhere) // N_OTHERS, 1)
     return UsesOfWord(
@@ -135,10 +135,11 @@ def _of_index(word: str, index: UseIndex, context: int) -> UsesOfWord:
     )
 
 
-def _refuse_if_absent(word: str, uses: Sequence[Use], name: str, seen: Mapping[str, int]) -> None:
+def refuse_if_absent(word: str, uses: Sequence[Any], name: str, seen: Mapping[str, int]) -> None:
+    """Refuse a word without uses, with the nearest of the forms that were seen."""
     if uses:
         return
-    several = " Senses are those of a single word; `concordance` also finds several." if len(word.split()) > 1 else ""
+    several = " Uses are those of a single word; `concordance` also finds several." if len(word.split()) > 1 else ""
     raise InputError(
         f"The word {word!r} does not occur in {name}.{close_forms(word, seen)} Words are found by their form, whatever "
         f"their case: name the form that the text has.{several}"

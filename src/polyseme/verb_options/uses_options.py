@@ -1,0 +1,59 @@
+"""The options of uses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polyseme.errors import OptionError
+from polyseme.options import doc, option, output_option
+from polyseme.verb_options.model_options import SOURCES, model_option
+from polyseme.verb_options.word_options import IndexOptions
+
+if TYPE_CHECKING:
+    from polyseme.api import Model
+    from polyseme.files.source_paths import AnyPath, Sources
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordUsesOptions(IndexOptions):
+    """What `uses` takes."""
+
+    model: AnyPath | Model | None = model_option("uses")
+    word: str = dataclasses.field(kw_only=False, metadata=doc("The word, in any case."))
+    source: Sources | None = option(
+        None, f"Texts with uses of the word. {SOURCES}", "INPUT", default="the sentences", flags="--in", parse="files"
+    )
+    output: AnyPath | None = output_option("File of the findings: a page (.html), .json, or a table (.tsv, .csv).")
+    sentence: str | Sequence[str] = option(
+        (),
+        "Sentence with the word, whose use goes into the matrix; given once for each.",
+        "TEXT",
+        parse="several",
+    )
+    static: AnyPath | Model | None = option(
+        None,
+        "Model whose context-free neighbors of the word are listed, such as a file of GloVe's.",
+        "MODEL",
+        default="the model's own layer 0, averaged over the uses of each word",
+    )
+    top: int = option(10, "Context-free neighbors that are listed.", "N")
+    near: int = option(2, "Nearest uses that are listed of each use.", "N")
+    shown: int = option(8, "Uses of the texts in the matrix, those that differ most.", "N")
+    max_uses: int = option(200, "Uses of the texts that are compared by layer, drawn at random.", "N")
+    seed: int = option(0, "Seed of this draw.", "N")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(
+            self, "sentence", (self.sentence,) if isinstance(self.sentence, str) else tuple(self.sentence)
+        )
+        for name, least in (("top", 1), ("near", 1), ("shown", 2), ("max_uses", 2)):
+            if getattr(self, name) < least:
+                raise OptionError(f"The option {name!r} must be at least {least}. Got {getattr(self, name)} instead.")
+        if self.source is None and not self.sentence:
+            raise OptionError("Uses come from texts, or are sentences. Name texts with --in, or give --sentence.")
+        if self.source is None and (self.index is not None or self.static is not None):
+            raise OptionError("Neighbors are looked for in texts. Name them with --in, or leave out index and static.")
