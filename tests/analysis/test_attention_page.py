@@ -53,6 +53,12 @@ try {
   result.down = [section.dataset.shown, document.activeElement.ariaLabel];
   press(document.activeElement, "ArrowRight");
   result.right = [section.dataset.shown, section.querySelector("h3").textContent];
+  press(document.activeElement, "End");
+  result.end = section.dataset.shown;
+  press(document.activeElement, "ArrowLeft");
+  press(document.activeElement, "Home");
+  result.home = section.dataset.shown;
+  under(heads.find(each => each.ariaLabel === "layer 2, head 3")).click();
   result.stops = heads.filter(each => each.tabIndex === 0).length;
   const words = section.querySelectorAll(".from button"), others = section.querySelectorAll(".to button");
   result.words = Array.from(words, each => each.textContent);
@@ -114,6 +120,7 @@ def test_clicks_keys_and_pointing_show_what_they_point_at(tmp_path: Path, monkey
     assert result["clicked"] == "1 2"
     assert result["down"] == ["2 2", "layer 2, head 2"]
     assert result["right"] == ["2 3", "layer 2, head 3"]
+    assert (result["end"], result["home"]) == ("mean mean", "1 0")
     assert result["stops"] == 1, "the tab key stops once at the pictures"
     assert result["words"] == words
     weights = each.layers[1].weights[3]

@@ -202,5 +202,10 @@ def _link(each: AttentionMap, layer: LayerAttention) -> dict[str, Any]:
     return {"head": link.head, "from": row, "to": column, "weight": link.weight}
 
 
+def _written(weights: Floats) -> Any:
+    """As JSON has them: fp32 knows no more digits."""
+    return np.round(weights.astype(np.float64), 7).tolist()
+
+
 def _rounded(value: Any) -> Any:
     return f"{value:.2f}" if isinstance(value, float) else value

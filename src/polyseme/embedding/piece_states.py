@@ -29,8 +29,8 @@ class PieceStates(ShownAsTable):
     """[n, 2] in the text; specials are empty."""
     states: NDArray[Any] | list[NDArray[Any]]
     """[layers, n, D], layer 0 first; where layers differ in width, a list of [n, D]."""
-    attentions: NDArray[Any] | None = None
-    """[layers, heads, n, n], on request."""
+    attentions: NDArray[Any] | list[NDArray[Any]] | None = None
+    """[layers, heads, n, n], on request; where layers differ in heads (some were pruned), a list of [heads, n, n]."""
 
     def table(self) -> Table:
         widths = list(dict.fromkeys(layer.shape[-1] for layer in self.states))
@@ -57,14 +57,14 @@ def piece_states(bundle: Bundle, text: str | Sequence[str], *, stack: Stack, att
             states = bundle.encoder(batch, attentions=attentions)
     spans = np.zeros((len(framed.ids), 2), dtype=np.int64)
     spans[framed.offset : framed.offset + len(encoded)] = encoded.spans
-    seen = torch.cat(states.attentions["self"]) if attentions and states.attentions else None
+    seen = [to_numpy(each[0]) for each in states.attentions.get("self", ())]
     layers = [to_numpy(states[number][0]) for number in range(states.depth + 1)]
     return PieceStates(
         pieces=tokenizer.pieces(framed.ids.tolist()),
         ids=framed.ids,
         spans=spans,
         states=np.stack(layers) if len({layer.shape for layer in layers}) == 1 else layers,
-        attentions=None if seen is None else to_numpy(seen),
+        attentions=(np.stack(seen) if len({each.shape for each in seen}) == 1 else seen) if seen else None,
     )
 
 

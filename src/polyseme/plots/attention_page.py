@@ -114,10 +114,13 @@ function show(section, map) {
   }
   // --- small pictures
   const table = section.querySelector(".heads"), buttons = [], lines = [...numbers, "mean"];
-  const room = Math.min((table.parentElement.clientWidth - 56) / names.length, 600 / lines.length);
-  const wide = Math.max(16, Math.min(64, Math.floor(room) - 6));
-  table.style.setProperty("--wide", wide + "px");
-  table.style.setProperty("--high", Math.max(12, Math.round(wide * Math.min(n / m, 1.6))) + "px");
+  function fit() {
+    const room = Math.min((table.parentElement.clientWidth - 56) / names.length, 600 / lines.length);
+    const wide = Math.max(16, Math.min(64, Math.floor(room) - 6));
+    table.style.setProperty("--wide", wide + "px");
+    table.style.setProperty("--high", Math.max(12, Math.round(wide * Math.min(n / m, 1.6))) + "px");
+  }
+  fit();
   const top = table.insertRow();
   for (const name of ["layer", ...names]) top.append(element("th", name));
   lines.forEach((layer, line) => {
@@ -134,15 +137,14 @@ function show(section, map) {
       button.append(canvas);
       button.addEventListener("click", () => choose(layer, head));
       button.addEventListener("keydown", event => {
-        for (let to = moved(event, line * names.length + column, names.length, lines.length * names.length);
-          to !== null; to = moved(event, to, names.length, lines.length * names.length)) {
-          const next = buttons.find(each => each.at === to);
-          if (!next) continue;
-          event.preventDefault();
-          next.button.focus();
-          choose(next.layer, next.head);
-          return;
-        }
+        let to = moved(event, line * names.length + column, names.length, lines.length * names.length), next;
+        if (event.key === "Home" || event.key === "End") next = buttons.at(event.key === "Home" ? 0 : -1);
+        else while (to !== null && !(next = buttons.find(each => each.at === to)))
+          to = moved(event, to, names.length, lines.length * names.length);
+        if (!next) return;
+        event.preventDefault();
+        next.button.focus();
+        choose(next.layer, next.head);
       });
       buttons.push({ button, layer, head, at: line * names.length + column });
       cell.append(button);
@@ -223,9 +225,9 @@ function show(section, map) {
       context.stroke();
     }
   }
-  // --- the large picture: beside the small ones, if there are few words, else below them
+  // --- the large picture, below the small ones or below the words, where there is more room
   const large = section.querySelector(".matrix"), most = Math.max(n, m);
-  if (most <= 30) links.after(large.parentElement);
+  if (table.offsetHeight > links.offsetHeight) links.after(large.parentElement);
   const side = Math.max(most > 90 ? 4 : 8, Math.min(22, Math.floor(500 / most)));
   const labeled = side >= 8, small = document.createElement("canvas"), pen = small.getContext("2d");
   const letters = Math.min(12, side) + "px system-ui, sans-serif";
@@ -281,7 +283,7 @@ function show(section, map) {
   }
   const first = map.first ? map.first.map(String) : [buttons[0].layer, buttons[0].head];
   choose(...first);
-  window.addEventListener("resize", connect);
+  window.addEventListener("resize", () => { fit(); connect(); });
 }
 document.querySelectorAll(".attention").forEach((section, at) => show(section, maps[at]));
 """.strip()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from polyseme.analysis.word_attention import no_attentions
 from polyseme.api import load
 from polyseme.embedding.piece_states import PieceStates
 from polyseme.errors import OptionError
@@ -23,14 +26,19 @@ def pieces(options: PiecesOptions) -> PieceStates:
         check_output(output, force=options.force)
     loaded = load(model_or_default("pieces", options.model), device=options.device)
     result = loaded.pieces(options.text, stack=options.stack, attentions=options.attentions)
+    if options.attentions and result.attentions is None:
+        raise no_attentions(loaded.bundle)
     if output is not None:
-        arrays = {"pieces": np.array(result.pieces), "ids": result.ids, "spans": result.spans}
-        if isinstance(result.states, list):
-            arrays |= {f"states_{number}": layer for number, layer in enumerate(result.states)}
-        else:
-            arrays["states"] = result.states
-        if result.attentions is not None:
-            arrays["attentions"] = result.attentions
+        arrays: dict[str, Any] = {"pieces": np.array(result.pieces), "ids": result.ids, "spans": result.spans}
+        arrays |= _layers("states", result.states, first=0)
+        arrays |= {} if result.attentions is None else _layers("attentions", result.attentions, first=1)
         with whole_file(output, force=options.force) as path, path.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **arrays)
     return result
+
+
+def _layers(name: str, layers: Any, *, first: int) -> dict[str, Any]:
+    """The arrays of all layers as one, or where they differ in shape, one for each layer by its number."""
+    if isinstance(layers, list):
+        return {f"{name}_{number}": layer for number, layer in enumerate(layers, start=first)}
+    return {name: layers}
