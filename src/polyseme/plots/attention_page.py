@@ -22,10 +22,10 @@ from polyseme.plots.html_page import data, escaped
 
 ATTENTION_STYLE = """
 .attention { display: grid; grid-template-columns: minmax(0, 11fr) minmax(0, 9fr); gap: 1.5rem; align-items: start }
-@media (max-width: 60rem) { .attention { grid-template-columns: minmax(0, 1fr) } }
+@media (max-width: 50rem) { .attention { grid-template-columns: minmax(0, 1fr) } }
 .attention h3 { font-size: 1rem; margin: 0 0 .3rem } .attention .scrolls { overflow-x: auto }
 .heads { width: auto; table-layout: auto } .heads td, .heads th { border: 0; padding: 1px; text-align: center;
-  vertical-align: middle; font-weight: 400; font-size: .75rem; color: var(--faint) } .heads th { padding: 0 .3rem }
+  vertical-align: middle; font-weight: 400; font-size: .75rem; color: var(--faint) } .heads th { padding: 0 .15rem }
 .heads button { display: block; padding: 0; border: 2px solid var(--line); background: none; cursor: pointer;
   border-radius: 2px; line-height: 0 } .heads button[aria-pressed=true] { border-color: #e07b00 }
 .heads canvas { image-rendering: pixelated; width: var(--wide); height: var(--high) }
@@ -115,7 +115,7 @@ function show(section, map) {
   // --- small pictures
   const table = section.querySelector(".heads"), buttons = [], lines = [...numbers, "mean"];
   function fit() {
-    const room = Math.min((table.parentElement.clientWidth - 56) / names.length, 600 / lines.length);
+    const room = Math.min((table.parentElement.clientWidth - 90) / names.length, 600 / lines.length);
     const wide = Math.max(16, Math.min(64, Math.floor(room) - 6));
     table.style.setProperty("--wide", wide + "px");
     table.style.setProperty("--high", Math.max(12, Math.round(wide * Math.min(n / m, 1.6))) + "px");
