@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+import torch
 
 import polyseme
 from polyseme.analysis import attention_maps
 from polyseme.analysis.attention_findings import AttentionFindings, strongest
 from polyseme.analysis.attention_maps import AttentionMap, LayerAttention, Unit, read_attention, rollout, to_units
+from polyseme.analysis.word_attention import to_words
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.transformer_config import TransformerConfig
@@ -69,6 +71,8 @@ def test_attention_to_a_word_is_a_sum_and_from_a_word_a_mean() -> None:
             assert np.allclose(pooled[:, row, column], weights[:, these, those].sum(-1).mean(-1), atol=1e-6)
         assert np.allclose(pooled[:, row, 0], weights[:, these, 0].mean(-1), atol=1e-6)
     assert whole.rows[0] == Unit("[CLS]", True)
+    as_heads_has_it = to_words(torch.from_numpy(weights)[None], torch.from_numpy(encoded.words + 1)[None])[0]
+    assert np.allclose(pooled[:, 1:-1, 1:-1], as_heads_has_it, atol=1e-6)
 
 
 def test_of_a_piece_of_two_words_each_has_half() -> None:
