@@ -45,7 +45,7 @@ CHART_STYLE = """
 .chart text { font: 12px system-ui, sans-serif; fill: var(--faint); font-variant-numeric: tabular-nums }
 .chart .rule { stroke: var(--line); stroke-width: 1 } .chart .axis { stroke: var(--faint); stroke-width: 1 }
 .chart path { fill: none; stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round }
-.chart .thin { stroke-width: 1.1; opacity: .75 } .chart .median { stroke: var(--ink); stroke-width: 2 }
+.chart .thin { stroke-width: 1.1; opacity: .75 } .chart .level { stroke-width: 1.3; stroke-dasharray: 5 4 } .chart .median { stroke: var(--ink); stroke-width: 2 }
 .chart .hollow { fill: var(--paper); stroke-width: 1.6 } .chart .known { fill: var(--ink) }
 .legend-of { list-style: none; display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; padding: 0; margin: .2rem 0;
   font-size: .85rem } .legend-of i { display: inline-block; width: .9em; height: .25em; border-radius: 2px;
@@ -159,6 +159,10 @@ class Curve(NamedTuple):
     points: Sequence[tuple[float, float]]
     group: str = ""
     """Curves of one group have one color, and the legend names the group; empty: each curve has its own."""
+    errors: Sequence[float] = ()
+    """Half the length of each point's error bar; empty: there are none."""
+    dashed: bool = False
+    """Whether it is a level to compare with, without points of its own."""
 
 
 class Dot(NamedTuple):
@@ -174,7 +178,7 @@ def lines_chart(curves: Sequence[Curve], *, x: str, y: str, log: bool = False) -
 
     With `log` the axis across is logarithmic, and points at 0 or below are left out.
     """
-    drawn = [Curve(each.name, [*_drawable(each.points, log)], each.group) for each in curves]
+    drawn = [each._replace(points=[*_drawable(each.points, log)]) for each in curves]
     drawn = [each for each in drawn if each.points]
     if not drawn:
         return ""
@@ -190,8 +194,15 @@ def lines_chart(curves: Sequence[Curve], *, x: str, y: str, log: bool = False) -
         color = group_color(groups.index(each.group or each.name))
         places = [(place_x(first), place_y(second)) for first, second in each.points]
         line = "L".join(f"{at:.1f} {height:.1f}" for at, height in places)
-        parts.append(f'<path class="{thin}" d="M{line}" stroke="{color}"><title>{escaped(each.name)}</title></path>')
-        shown = places if len(places) <= _FEW else places[-1:]
+        style = "level" if each.dashed else thin
+        parts.append(f'<path class="{style}" d="M{line}" stroke="{color}"><title>{escaped(each.name)}</title></path>')
+        shown = [] if each.dashed else places if len(places) <= _FEW else places[-1:]
+        if len(each.errors) == len(places):
+            parts += [
+                f'<path class="thin" d="M{at:.1f} {place_y(value - error):.1f}V{place_y(value + error):.1f}" '
+                f'stroke="{color}"></path>'
+                for (at, _), (_, value), error in zip(places, each.points, each.errors, strict=True)
+            ]
         parts += [f'<circle cx="{at:.1f}" cy="{height:.1f}" r="2.3" fill="{color}"></circle>' for at, height in shown]
     legend = "".join(
         f'<li><i style="background:{group_color(number)}"></i>{escaped(name)}</li>'

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.errors import InputError
+from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.in_memory import InMemory
 from polyseme.files.readers.conllu import COLUMNS as CONLLU_COLUMNS
 from polyseme.files.rows import Row, read_rows, shown
@@ -29,6 +29,8 @@ SENTENCES = ("conll", "conllu")
 SPAN_METRICS = ("span_f1", "span_precision", "span_recall", "word_accuracy")
 LEARNED_AS = {"IOB1": "BIO", "BILOU": "BIOES"}
 """What tags of a scheme are turned into unless the user names another; those of other schemes stay as they are."""
+NOT_GIVEN = "_"
+"""In CoNLL-U, the value of what a word does not have."""
 _A_LINE = ", line "
 
 
@@ -57,7 +59,10 @@ class Tag(Kind):
 
     def read(self, file: str | InMemory, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
         if format in SENTENCES:
-            return list(_sentences(str(file), format, options))
+            items = list(_sentences(str(file), format, options))
+            if format == "conllu" and options.label is not None and not any(set(item.gold) - {NOT_GIVEN} for item in items):
+                raise no_label(str(options.label), str(file))
+            return items
         return super().read(file, format, options, log)
 
     def item(self, row: Row, options: DataOptions, log: ReadingLog) -> Item:
@@ -193,14 +198,20 @@ class Tag(Kind):
 def _sentences(file: str, format: str, options: DataOptions) -> Iterator[Item]:
     """CoNLL by the numbers of its columns, CoNLL-U by their names or numbers."""
     label, marks = options.label, options.marks
+    feature = ""
     if format == "conllu":
         label, marks = conllu_name("upos" if label is None else label), None if marks is None else conllu_name(marks)
+        if label not in CONLLU_COLUMNS:
+            feature, label = str(options.label), "feats"
     fields = "all" if label is None else [str(name) for name in (label, marks) if name is not None]
     text = None if options.text is None else str(options.text)
     with read_rows(file, format=format, field=text, fields=fields) as rows:
         for row in rows:
             column = last_column(row, int(options.text or 1)) if label is None else str(label)
-            yield _tagged(row, row.fields[column], () if marks is None else marks_of(row, row.fields[str(marks)]))
+            tags = row.fields[column]
+            if feature:
+                tags = [feature_of(each, feature) for each in tags]
+            yield _tagged(row, tags, () if marks is None else marks_of(row, row.fields[str(marks)]))
 
 
 def _tagged(row: Row, tags: Any, marks: tuple[int, ...]) -> Item:
@@ -227,6 +238,24 @@ def conllu_name(column: str | int) -> str:
     if spelled.isdecimal() and 1 <= int(spelled) <= len(CONLLU_COLUMNS):
         return CONLLU_COLUMNS[int(spelled) - 1]
     return spelled.lower()
+
+
+def feature_of(features: str, name: str) -> str:
+    """A morphological feature of a word, by the features that a treebank has of it.
+
+    >>> feature_of("Mood=Ind|Tense=Past", "Tense"), feature_of("_", "Tense")
+    ('Past', '_')
+    """
+    pairs = (each.partition("=") for each in features.split("|"))
+    return next((value for feature, _, value in pairs if feature == name), NOT_GIVEN)
+
+
+def no_label(label: str, file: str) -> OptionError:
+    """A column or feature that no word of a treebank has."""
+    with read_rows(file, format="conllu", fields=["feats"]) as rows:
+        features = {each.partition("=")[0] for row in rows for cell in row.fields["feats"] for each in cell.split("|")}
+    known = [*CONLLU_COLUMNS[2:6], *CONLLU_COLUMNS[7:], *sorted(features - {NOT_GIVEN})]
+    return OptionError(f"No word of {file} has a label {label!r}. {nearest(label, known)}")
 
 
 # --- schemes ----------------------------------------------------------------------------------------------------------

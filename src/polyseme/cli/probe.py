@@ -1,0 +1,31 @@
+"""`polyseme probe`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polyseme
+from polyseme.cli.findings import print_findings
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import Bar
+from polyseme.verb_options.probe_options import ProbeOptions
+
+
+@command_of(ProbeOptions, json=True)
+def command(as_json: bool, **settings: Any) -> None:
+    """Find out what each layer of a model knows: of words, of spans, of pairs of spans.
+
+    A classifier (a probe) is trained on the frozen vectors of every layer, and compared with what could be guessed
+    without the model: from the words alone, by a random label for each word, with random weights.
+
+    \b
+    Examples:
+      polyseme probe ud-ewt --data tasks --control -m models/mine -o probe.html
+      polyseme probe ud-ewt --label Number --data tasks --layers 0,3,6 -m minilm
+      polyseme probe ud-ewt --unit arcs --data tasks --layers all,mix -m minilm -o relations.html
+      polyseme probe tag --train train.conll --test test.conll --code-length -m minilm
+      polyseme probe edges --train pairs.jsonl --test others.jsonl --layers mix -m minilm -o edges.html
+    """
+    with Bar("reading", then="probing", unit="done") as bar:
+        findings = polyseme.probe(**settings, progress=bar)
+    print_findings(findings, settings["output"], as_json=as_json)

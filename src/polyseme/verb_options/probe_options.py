@@ -1,0 +1,103 @@
+"""The options of probe."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from polyseme.errors import OptionError
+from polyseme.options import callback, check_choice, column_option, doc, option
+from polyseme.verb_options.analysis_options import AnalysisOptions
+from polyseme.verb_options.model_options import StackOption, model_option
+from polyseme.verb_options.task_options import Column
+
+if TYPE_CHECKING:
+    from polyseme.api import Model
+    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.types import Progress
+
+Unit = Literal["words", "spans", "arcs"]
+ProbeKind = Literal["linear", "mlp"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeOptions(StackOption, AnalysisOptions):
+    """What `probe` takes."""
+
+    name: str = dataclasses.field(
+        kw_only=False,
+        metadata=doc(
+            "What is probed for: a benchmark (ud-ewt, ud-ewt-xpos, wnut17, wikigold, conll, srl, gap, wsc, wic, "
+            "coarsewsd20), or a kind of data of your own: tag (CoNLL, CoNLL-U, JSON lines), edges (JSON lines with "
+            "labeled spans and pairs of spans), edge or edge-pair (tables).",
+            "NAME",
+        ),
+    )
+    model: AnyPath | Model | None = model_option("probe")
+    label: Column | None = column_option(
+        "Which label, where there are several: a column of a treebank (upos, xpos, deprel …), one of its morphological "
+        "features (Number, Tense …), or the number of a column of CoNLL.",
+        default="the benchmark's",
+    )
+    unit: Unit | None = option(
+        None,
+        "What has a label: words, spans (marked by tags such as B-PER), or arcs (a word and its head, in a treebank).",
+        "UNIT",
+        default="words; of tags that mark spans, spans",
+    )
+    data: AnyPath | None = option(None, "Folder with the data of a benchmark.", "FOLDER", default="none")
+    train: Sources | None = option(None, "Training file, for data of your own.", "FILE", default="the benchmark's")
+    dev: Sources | None = option(None, "Development file.", "FILE", default="a tenth of train")
+    test: Sources | None = option(None, "Test file.", "FILE", default="none")
+    split: str | None = option(
+        None, "Split that the figures are of: dev or test.", "SPLIT", default="test where there is one, else dev"
+    )
+    layers: str = option(
+        "all",
+        "Layers to probe: all, numbers (0,3,6; -1 is the top), mix (a learned mix of all), or both, as in all,mix.",
+        "LAYERS",
+    )
+    probe: ProbeKind = option(
+        "linear", "Kind of probe: linear (logistic regression at its optimum), or mlp (with a hidden layer).", "KIND"
+    )
+    hidden: int = option(256, "For --probe mlp: width of the hidden layer.", "N")
+    l2: float = option(10.0, "Penalty on squared weights, against the loss summed over examples.", "NUMBER")
+    control: bool = option(
+        False, "Also learn a random label for each word type (a control task), and report the selectivity."
+    )
+    code_length: bool = option(False, "Also measure the online code length of the training labels (--probe linear).")
+    random: bool = option(False, "Also probe the same architecture with random weights.")
+    seeds: int | Sequence[int] = option(
+        1, "Number of seeds: of control labels, code orders, random weights, and of mix and mlp.", "N", parse="seeds"
+    )
+    max_items: int | None = option(None, "Most items (sentences) of each split, evenly spaced.", "N", default="all")
+    pool: str | None = option(
+        None, "How the pieces of a word become one vector: first, last, mean, max.", "POOLING", default="mean"
+    )
+    cache: AnyPath | None = option(None, "Folder to keep vectors in, for other runs.", "FOLDER", default="none")
+    progress: Progress | None = callback("Called with the number of units of work done, and of all.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("kind of probe", self.probe, get_args(ProbeKind))
+        if self.unit is not None:
+            check_choice("unit", self.unit, get_args(Unit))
+        if self.split not in (None, "dev", "test"):
+            raise OptionError(f"Figures are of dev or test. Got the split {self.split!r} instead.")
+        for name, least in (("hidden", 1), ("max_items", 2)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise OptionError(f"The option {name!r} must be at least {least}. Got {value} instead.")
+        if not 0 < self.l2 < float("inf"):
+            raise OptionError(f"The penalty l2 must be above 0, so that a probe has one optimum. Got {self.l2} instead.")
+        if self.code_length and self.probe != "linear":
+            raise OptionError("The code length is measured with linear probes. Leave code_length out, or probe='mlp'.")
+
+    def seed_numbers(self) -> tuple[int, ...]:
+        """The seeds: from 0 on, or as they were given."""
+        seeds = range(self.seeds) if isinstance(self.seeds, int) else self.seeds
+        if not len(seeds):
+            raise OptionError(f"There must be at least one seed. Got {self.seeds!r} instead.")
+        return tuple(int(seed) for seed in seeds)
