@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.pieces import pieces
     from polyseme.verbs.predict import predict
     from polyseme.verbs.pretrain import pretrain
+    from polyseme.verbs.probe import probe
     from polyseme.verbs.prune import prune
     from polyseme.verbs.recipes import list_recipes
     from polyseme.verbs.score import score
@@ -82,6 +83,7 @@ _HOMES = {
             "geometry",
             "interpolate",
             "lens",
+            "probe",
             "prune",
             "senses",
             "show",
@@ -141,6 +143,7 @@ __all__ = [
     "pieces",
     "predict",
     "pretrain",
+    "probe",
     "prune",
     "read_vectors",
     "score",

@@ -57,7 +57,7 @@ class PackagedModel:
 
 WORDS = (
     "embed", "similar", "senses", "concordance", "compare", "pieces", "finetune", "benchmark", "show", "convert",
-    "geometry", "uses",
+    "geometry", "uses", "probe",
 )  # fmt: skip
 """Verbs about word vectors, and those that any model will do for."""
 ENGLISH = {

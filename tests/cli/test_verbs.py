@@ -235,6 +235,13 @@ SOME_VALUE = {
     "word": "broke",
     "baseline": "mask",
     "steps": 15,
+    "unit": "arcs",
+    "probe": "mlp",
+    "hidden": 32,
+    "l2": 2.5,
+    "control": True,
+    "code_length": False,
+    "random": True,
 }
 """For every option of a function, something that is not its default."""
 

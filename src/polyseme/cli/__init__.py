@@ -50,6 +50,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "next": "Predict whether one sentence follows another.",
     },
     "Looking inside": {
+        "probe": "Train classifiers on every layer: what does each know?",
         "attention": "Show where words look, in every layer and head.",
         "lens": "Show what each layer would predict at [MASK], or next.",
         "geometry": "Measure how alike the vectors of words are, layer by layer.",

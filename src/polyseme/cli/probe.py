@@ -15,6 +15,8 @@ from polyseme.verb_options.probe_options import ProbeOptions
 def command(as_json: bool, **settings: Any) -> None:
     """Find out what each layer of a model knows: of words, of spans, of pairs of spans.
 
+    NAME is a benchmark, or a kind of data of your own: tag, edges, edge, edge-pair.
+
     A classifier (a probe) is trained on the frozen vectors of every layer, and compared with what could be guessed
     without the model: from the words alone, by a random label for each word, with random weights.
 

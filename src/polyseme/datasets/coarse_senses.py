@@ -1,7 +1,7 @@
 """CoarseWSD-20 (Loureiro et al. 2021): which sense a word has in its sentence, for twenty nouns.
 
-A folder for each word: `train.data.txt` has the number of the word's token, a tab and the sentence; `train.gold.txt` the
-number of the sense; `classes_map.txt` their names.
+A folder for each word: `train.data.txt` has the number of the word's token, a tab and the sentence; `train.gold.txt`
+the number of the sense; `classes_map.txt` their names.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def _items(data: Path, gold: Path, senses: dict[str, str]) -> Iterator[Item]:
             )
         if label.text.strip() not in senses:
             known = ", ".join(senses)
-            raise InputError(f"{gold}, line {label.number}: there is no sense {shown(label.text)!r}. There are: {known}.")
+            raise InputError(
+                f"{gold}, line {label.number}: there is no sense {shown(label.text)!r}. There are: {known}."
+            )
         start = sum(len(word) + 1 for word in words[: int(number)])
         yield Item.of_words(
             words,

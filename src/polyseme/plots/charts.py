@@ -45,7 +45,8 @@ CHART_STYLE = """
 .chart text { font: 12px system-ui, sans-serif; fill: var(--faint); font-variant-numeric: tabular-nums }
 .chart .rule { stroke: var(--line); stroke-width: 1 } .chart .axis { stroke: var(--faint); stroke-width: 1 }
 .chart path { fill: none; stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round }
-.chart .thin { stroke-width: 1.1; opacity: .75 } .chart .level { stroke-width: 1.3; stroke-dasharray: 5 4 } .chart .median { stroke: var(--ink); stroke-width: 2 }
+.chart .thin { stroke-width: 1.1; opacity: .75 } .chart .level { stroke-width: 1.3; stroke-dasharray: 5 4 }
+.chart .median { stroke: var(--ink); stroke-width: 2 }
 .chart .hollow { fill: var(--paper); stroke-width: 1.6 } .chart .known { fill: var(--ink) }
 .legend-of { list-style: none; display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; padding: 0; margin: .2rem 0;
   font-size: .85rem } .legend-of i { display: inline-block; width: .9em; height: .25em; border-radius: 2px;

@@ -60,7 +60,11 @@ class Tag(Kind):
     def read(self, file: str | InMemory, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
         if format in SENTENCES:
             items = list(_sentences(str(file), format, options))
-            if format == "conllu" and options.label is not None and not any(set(item.gold) - {NOT_GIVEN} for item in items):
+            if (
+                format == "conllu"
+                and options.label is not None
+                and not any(set(item.gold) - {NOT_GIVEN} for item in items)
+            ):
                 raise no_label(str(options.label), str(file))
             return items
         return super().read(file, format, options, log)

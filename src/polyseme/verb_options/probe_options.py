@@ -91,7 +91,9 @@ class ProbeOptions(StackOption, AnalysisOptions):
             if value is not None and value < least:
                 raise OptionError(f"The option {name!r} must be at least {least}. Got {value} instead.")
         if not 0 < self.l2 < float("inf"):
-            raise OptionError(f"The penalty l2 must be above 0, so that a probe has one optimum. Got {self.l2} instead.")
+            raise OptionError(
+                f"The penalty l2 must be above 0, so that a probe has one optimum. Got {self.l2} instead."
+            )
         if self.code_length and self.probe != "linear":
             raise OptionError("The code length is measured with linear probes. Leave code_length out, or probe='mlp'.")
 

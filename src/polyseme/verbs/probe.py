@@ -9,11 +9,10 @@ from polyseme.analysis.probing.probe_data import read_probe_data
 from polyseme.analysis.probing.probe_findings import ProbeFindings
 from polyseme.analysis.probing.probe_layers import ProbePlan, probe_layers
 from polyseme.analysis.probing.targets import targets_of
-from polyseme.api import Model, load
+from polyseme.api import load
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.parts.device import find_device
 from polyseme.tasks.items import TaskData
 from polyseme.verb_options.probe_options import ProbeOptions
 
@@ -36,8 +35,7 @@ def probe(options: ProbeOptions) -> ProbeFindings:
     data = read_probe_data(options)
     split = options.split or _split(data)
     targets = targets_of(data, unit=options.unit, splits=("train", split), max_items=options.max_items)
-    model = options.model if isinstance(options.model, Model) else model_or_default("probe", options.model)
-    loaded = model if isinstance(model, Model) else load(model, device=find_device(options.device))
+    loaded = load(model_or_default("probe", options.model), device=options.device)
     plan = ProbePlan(
         **{name: getattr(options, name) for name in OF_PLAN},
         seeds=seeds,

@@ -1,7 +1,7 @@
 """What a label could be guessed from without a model: the most frequent one, and that of the words themselves.
 
-And the control task (Hewitt and Liang 2019): each word type has a label that was drawn once, by the frequencies of the real
-ones. A probe that learns it has memorized words; how much better the real labels are learned is its selectivity.
+And the control task (Hewitt and Liang 2019): each word type has a label that was drawn once, by the frequencies of the
+real ones. A probe that learns it has memorized words; how much better the real labels are learned is its selectivity.
 """
 
 from __future__ import annotations

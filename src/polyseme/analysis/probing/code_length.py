@@ -1,12 +1,13 @@
 """Online code length (Voita and Titov 2020): the bits that it takes to send all training labels, given the vectors.
 
 Examples come in blocks. The first is sent by a uniform code; each other by a probe that has learned from all before it.
-Vectors from which labels are learned early and surely give short codes. Compression is the length of the uniform code of
-all labels over this one.
+Vectors from which labels are learned early and surely give short codes. Compression is the length of the uniform code
+of all labels over this one.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -38,7 +39,7 @@ def online_code_length(order: Tensor, n_labels: int, loss_of_block: BlockLoss) -
     """The bits of each layer, for examples in this order."""
     ends = block_ends(len(order))
     bits = torch.tensor(ends[0] * math.log2(n_labels), dtype=torch.float64)
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in itertools.pairwise(ends):
         bits = bits + loss_of_block(order[:start], order[start:end]).double().cpu() / math.log(2)
     return bits
 

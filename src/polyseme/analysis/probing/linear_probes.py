@@ -1,8 +1,8 @@
 """Linear probes: multinomial logistic regression with a squared penalty, of all layers at once, at its optimum.
 
-A probe minimizes Σ cross-entropy + l2/2 · ‖weights‖² over standardized features; its optimum is unique, so that a result
-depends on no seed, no learning rate and no number of epochs. It is that of scikit-learn's `LogisticRegression` with
-C = 1/l2 (which has a single set of weights for two labels, and so another penalty there).
+A probe minimizes Σ cross-entropy + l2/2 · ‖weights‖² over standardized features; its optimum is unique, so that a
+result depends on no seed, no learning rate and no number of epochs. It is that of scikit-learn's `LogisticRegression`
+with C = 1/l2 (which has a single set of weights for two labels, and so another penalty there).
 
 All layers take their steps together: L-BFGS, with the inverse of an approximate Hessian that has the features'
 covariance and each label's own curvature in it, so that tens of passes over the data are enough. The first steps are
@@ -149,8 +149,8 @@ def fit_linear(
         start: weights to begin with; the optimum does not depend on them.
         tolerance: largest component of the gradient of the mean loss.
         max_steps: most steps on all of the examples.
-        bias_l2: the penalty of the biases; None: that of the weights. With 0 a label that none of the examples has would
-            have no probability at all.
+        bias_l2: the penalty of the biases; None: that of the weights. With 0, a label that no example has would have no
+            probability at all.
     """
     standard = standard or Standard.of(design, numbers)
     n_layers = design.shape[0]
@@ -170,7 +170,7 @@ def _fit(
     design: Design, labels: Tensor, numbers: Tensor, standard: Standard, start: Tensor | None, sizes: Sequence[int], *,
     n_labels: int, l2: float, bias_l2: float | None, tolerance: float, max_steps: int,
 ) -> tuple[Tensor, Tensor, int]:  # fmt: skip
-    """Weights, the largest components of their gradients, and the number of steps; of layers that are fitted together."""
+    """Weights, the largest components of their gradients, and the number of steps, of layers fitted together."""
     weights = _first_weights(design, labels[numbers], n_labels) if start is None else start
     steps = 0
     for size in sizes:
@@ -218,7 +218,7 @@ class _Task:
     bias_l2: float | None
 
     def __post_init__(self) -> None:
-        n_layers, _, width = self.design.shape
+        width = self.design.shape[2]
         scale = torch.full((width + 1, 1), self.penalty, dtype=torch.float64, device=self.design.device)
         if self.bias_l2 is not None:
             scale[-1] = self.bias_l2 / len(self.numbers)
@@ -267,14 +267,13 @@ class _Task:
 
         def multiply(gradient: Tensor) -> Tensor:
             turned = features.transpose(1, 2) @ gradient @ labels
-            return features @ (turned / scale) @ labels.transpose(1, 2)
+            result: Tensor = features @ (turned / scale) @ labels.transpose(1, 2)
+            return result
 
         return multiply
 
 
-def _minimize(
-    task: _Task, weights: Tensor, *, tolerance: float, max_steps: int
-) -> tuple[Tensor, Tensor, int]:
+def _minimize(task: _Task, weights: Tensor, *, tolerance: float, max_steps: int) -> tuple[Tensor, Tensor, int]:
     """L-BFGS of all layers side by side; a layer that has converged stays where it is."""
     loss, gradient, curvature = task(weights)
     history: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=_HISTORY)

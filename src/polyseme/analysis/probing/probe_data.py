@@ -38,15 +38,15 @@ RELATIONS = "deprel"
 
 def read_probe_data(options: ProbeOptions) -> TaskData:
     """What is probed for, read."""
-    files = {split: getattr(options, split) for split in ("train", "dev", "test")}
-    given = {split: file for split, file in files.items() if file is not None}
+    named = {split: getattr(options, split) for split in ("train", "dev", "test")}
+    files = {split: file for split, file in named.items() if file is not None}
     if options.name in OWN:
-        if "train" not in given:
+        if "train" not in files:
             raise OptionError(f"Probes for {options.name} are trained. Name the data: --train FILE (train=…).")
-        return _read_edges(given) if options.name == EDGES else _read_own(options.name, given, options)
-    if given:
+        return _read_edges(files) if options.name == EDGES else _read_own(options.name, files, options)
+    if files:
         raise OptionError(
-            f"{next(iter(given))} is for data of your own: {', '.join(OWN)}. {options.name} has its own; its folder is "
+            f"{next(iter(files))} is for data of your own: {', '.join(OWN)}. {options.name} has its own; its folder is "
             "named with --data (data=…)."
         )
     if options.name == coarse_senses.NAME:
@@ -85,7 +85,7 @@ def _read_label(benchmark: Benchmark, options: ProbeOptions) -> TaskData:
         raise OptionError(f"{benchmark.name} has no heads: arcs are those of a treebank, such as ud-ewt.")
     reading = {"format": formats.pop(), **_columns("tag", options)}
     return read_own("tag", {split: str(file) for split, file in files.items()}, unseen="keep", repair=True,
-                    name=benchmark.name, **reading)  # fmt: skip
+                    name=f"{benchmark.name}, {reading.get('label')}", **reading)  # fmt: skip
 
 
 # --- edges ------------------------------------------------------------------------------------------------------------
@@ -122,7 +122,9 @@ def _targets(row: Row) -> Iterator[Item]:
 def _target(row: Row, content: Any, target: Mapping[str, Any]) -> Item:
     place = str(row.place)
     words = isinstance(content, list | tuple)
-    item = Item.of_words([str(word) for word in content], place=place) if words else Item(text=str(content), place=place)
+    item = (
+        Item.of_words([str(word) for word in content], place=place) if words else Item(text=str(content), place=place)
+    )
     names = [name for name in ("span1", "span2") if target.get(name) not in (None, [])]
     if "span1" not in names:
         raise InputError(f"{place}: a target needs 'span1'. {nearest('span1', map(str, target))}")

@@ -1,4 +1,4 @@
-"""What probes found: a row for each layer, a chart of accuracies, the layers' shares in the mix, the confused labels."""
+"""What probes found: a row for each layer, a chart of accuracies, the layers' shares in the mix, confused labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Confusion(NamedTuple):
 
     label: str
     predicted: str
-    count: int
+    times: int
     share: float
     """Of the label's examples."""
 
@@ -138,16 +138,19 @@ class ProbeFindings(Findings):
         return [name.replace("_", " ") for name in self._shown()]
 
     def _shown(self) -> list[str]:
-        """The columns of the table: those with values; the baselines are said above it."""
+        """The columns of the table: those with values; the baselines have rows of their own."""
         records = self.records()
-        kept = [name for name in records[0] if any(each[name] is not None for each in records)]
-        return [name for name in kept if name not in ("majority", "per_type")]
+        filled = [name for name in records[0] if any(each[name] is not None for each in records)]
+        return [name for name in filled if name not in ("majority", "per_type") and not name.endswith("_sd")]
 
     def rows(self) -> Sequence[Sequence[str]]:
-        baselines = [["majority", self.majority], ["per type", self.per_type]]
+        baselines = {"majority": self.majority, "per type": self.per_type}
         names = self._shown()
-        rows = [[spelled(name, record[name]) for name in names] for record in self.records()]
-        return [*rows, *([name, spelled("accuracy", value), *[""] * (len(names) - 2)] for name, value in baselines)]
+        rows = [
+            [spelled(name, record[name], record.get(f"{name}_sd")) for name in names] for record in self.records()
+        ]  # fmt: skip
+        blank = [""] * (len(names) - 2)
+        return [*rows, *([name, spelled("accuracy", value), *blank] for name, value in baselines.items())]
 
     def to_json(self) -> dict[str, Any]:
         content = super().to_json()
@@ -183,7 +186,7 @@ class ProbeFindings(Findings):
             parts += ["<h2>Shares of the layers in the mix</h2>", self._shares(), f"<p>{escaped(self._gravity())}</p>"]
         if self.confusions and self.best is not None:
             rows = [
-                [each.label, each.predicted, f"{each.count:,}", f"{100 * each.share:.1f}%"] for each in self.confusions
+                [each.label, each.predicted, f"{each.times:,}", f"{100 * each.share:.1f}%"] for each in self.confusions
             ]
             parts.append(f"<h2>Most confused at layer {self.best.layer}</h2>")
             parts.append(figures_table(["label", "predicted", "times", "of the label"], rows, names=2))
@@ -200,8 +203,8 @@ class ProbeFindings(Findings):
             mixed = self.rows_of_layers()[0]
             return f"The mix of all layers scores {100 * mixed.mean('accuracy'):.1f} on {self.split}. {baselines}"
         return (
-            f"Layer {best.layer} is best: {100 * best.mean('accuracy'):.1f}% of {self.unit} on {self.split} are labeled "
-            f"right. {baselines}"
+            f"Layer {best.layer} is best: {100 * best.mean('accuracy'):.1f}% of {self.unit} on {self.split} are labeled"
+            f" right. {baselines}"
         )
 
     def _chart(self) -> str:
@@ -217,9 +220,7 @@ class ProbeFindings(Findings):
             if not all(each.has(values) for each in self.figures):
                 continue
             points = [(at, 100 * each.mean(values)) for at, each in zip(layers, self.figures, strict=True)]
-            errors = [
-                100 * (2 * each.mean(error) if error else each.spread(values) or 0.0) for each in self.figures
-            ]
+            errors = [100 * (2 * each.mean(error) if error else each.spread(values) or 0.0) for each in self.figures]
             curves.append(Curve(name, points, errors=errors))
         ends = (layers[0], layers[-1])
         for name, value in (("per type", self.per_type), ("majority", self.majority)):
@@ -252,14 +253,11 @@ def _with_spread(values: Sequence[float]) -> str:
     return f"{statistics.fmean(values):.2f}{spread}"
 
 
-def spelled(name: str, value: Any) -> str:
-    """A figure of the table: shares in percent, bits in thousands."""
-    if value is None:
-        return ""
-    if name == "layer":
-        return str(value)
-    if name.startswith("code_length"):
-        return f"{value / 1000:,.1f} kbit"
-    if name == "compression":
-        return f"{value:.2f}"
-    return f"{100 * value:.2f}" if name.endswith(("_sd", "error")) else f"{100 * value:.1f}"
+def spelled(name: str, value: Any, spread: float | None = None) -> str:
+    """A figure of the table, with its standard deviation: shares in percent, code lengths in thousands of bits."""
+    if value is None or name == "layer":
+        return str(value or "")
+    size, digits = (0.001, 1) if name == "code_length" else (1, 2) if name == "compression" else (100, 1)
+    digits = 2 if name == "standard_error" else digits
+    beside = "" if spread is None else f" ± {size * spread:.{digits}f}"
+    return f"{size * value:,.{digits}f}{beside}{' kbit' if name == 'code_length' else ''}"

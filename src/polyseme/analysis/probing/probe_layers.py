@@ -1,4 +1,4 @@
-"""A run of `probe`: data, vectors of all layers in one pass, probes of each layer and of their mix, baselines, figures."""
+"""A run of `probe`: vectors of all layers in one pass, probes of each layer and of their mix, baselines, figures."""
 
 from __future__ import annotations
 
@@ -137,7 +137,10 @@ class _Prober:
         gold = labels[self.judged].cpu().numpy()
         seen = gold >= 0
         confusion = np.stack(
-            [np.bincount(gold[seen] * size + each[seen], minlength=size * size).reshape(size, size) for each in predicted]
+            [
+                np.bincount(gold[seen] * size + each[seen], minlength=size * size).reshape(size, size)
+                for each in predicted
+            ]
         )
         accuracy = correct.mean(axis=1)
         return _Scores(accuracy, self._error(correct, accuracy), _macro_f1(confusion), confusion)
@@ -216,12 +219,12 @@ def probe_layers(
     mixed = _mixed(prober, vectors.groups[0], plan, work) if mix else None
     if slow:
         notes.append(
-            f"{len(slow)} probes stopped before they had converged: the largest component of a gradient is {max(slow):.1g}."
+            f"{len(slow)} probes stopped before they had converged: a component of a gradient is {max(slow):.1g}."
         )
     if plan.control and n_types(targets.types) <= FEW_TYPES:
         notes.append(
-            f"There are only {n_types(targets.types)} word types, so that a probe learns the control label of each: the "
-            "selectivity says nothing here."
+            f"There are only {n_types(targets.types)} word types, so that a probe learns the control label of each: "
+            "the selectivity says nothing here."
         )
     judged = targets.splits[plan.split]
     best = max(figures.values(), key=lambda each: each.mean("accuracy"), default=None)
@@ -358,8 +361,7 @@ def _described(targets: Targets, plan: ProbePlan) -> str:
     train, judged = len(targets.splits["train"]), len(targets.splits[plan.split])
     noun = targets.unit if targets.second is None or targets.unit == "arcs" else "pairs of spans"
     return (
-        f"{targets.name}: {train:,} {noun} of train and {judged:,} of {plan.split}, "
-        f"{len(targets.label_names)} labels"
+        f"{targets.name}: {train:,} {noun} of train and {judged:,} of {plan.split}, {len(targets.label_names)} labels"
     )
 
 
@@ -375,10 +377,10 @@ class _Progress:
         self.total = self.texts * (1 + seeds * plan.random) + self.fit * (n_fits * singles + seeds * mix)
         self.done = self.before = 0
 
-    def read(self, done: int, of: int) -> None:
+    def read(self, done: int, total: int | None) -> None:
         self.done = self.before + done
         self._tell()
-        if done == of:
+        if done == total:
             self.before = self.done
 
     def fitted(self) -> None:

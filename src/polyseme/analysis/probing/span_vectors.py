@@ -1,7 +1,7 @@
 """Vectors of spans at every layer, from one pass over the texts through the flow that `embed` runs.
 
-Only spans that have a label are kept, each as the mean of its words' vectors, and layer after layer, so that what a probe
-reads of one layer lies together. They are in memory while they are few, else in a file that is mapped.
+Only spans that have a label are kept, each as the mean of its words' vectors, and layer after layer, so that what a
+probe reads of one layer lies together. They are in memory while they are few, else in a file that is mapped.
 
 Shapes: G layers of one width, S spans, D width.
 """
@@ -63,7 +63,9 @@ class SpanVectors:
         notes = []
         if self.n_windowed:
             are = "1 text is" if self.n_windowed == 1 else f"{self.n_windowed:,} texts are"
-            notes.append(f"{are} longer than the model's window of {self.window:,} pieces, and read in overlapping windows.")
+            notes.append(
+                f"{are} longer than the model's window of {self.window:,} pieces, and read in overlapping windows."
+            )
         if self.tally.vanished:
             notes.append(f"{self.tally.vanished:,} words came out as nothing and were read as the unknown piece.")
         if self.tally.unknown:
@@ -134,8 +136,8 @@ class _Work:
         ]
 
     def fill(self, arrays: Sequence[NDArray[Any]]) -> SpanVectors:
-        """Read the texts. What is subtracted is the mean of the first chunk's vectors: a large common vector would cost
-        the probes digits, and no probe can tell the difference.
+        """Read the texts. The mean of the first chunk's vectors is subtracted from all: a large common vector would
+        cost the probes digits, and no probe can tell the difference.
         """
         embedder, spans = self.embedder, self.spans
         order = np.argsort(spans[:, 0], kind="stable")

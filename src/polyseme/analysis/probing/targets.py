@@ -78,7 +78,8 @@ class Targets:
     @property
     def texts(self) -> NDArray[np.int64]:
         """[N]: the number of each example's (first) document."""
-        return self.spans[self.first, 0]
+        numbers: NDArray[np.int64] = self.spans[self.first, 0]
+        return numbers
 
 
 def targets_of(data: TaskData, *, unit: Unit | None, splits: Sequence[str], max_items: int | None = None) -> Targets:
@@ -87,6 +88,8 @@ def targets_of(data: TaskData, *, unit: Unit | None, splits: Sequence[str], max_
     Labels are those of train; a value that is not given (`_`) is left out.
     """
     unit = unit or _usual_unit(data)
+    if unit == "spans" and KINDS[data.kind].labels_words and data.scheme is None:
+        raise OptionError(f"The tags of {data.name} mark no spans, as B-PER and I-PER do: ask for words.")
     for split in splits:
         check_there(data, split)
     table, notes = _Table(), list(data.notes)
@@ -100,11 +103,9 @@ def targets_of(data: TaskData, *, unit: Unit | None, splits: Sequence[str], max_
             table.add(item, _examples(data, item, unit), split)
         numbers[split] = np.arange(before, len(table.labels))
         if not len(numbers[split]):
-            raise InputError(f"The {split} split of {data.name} has no labeled {unit}. {_other_units(data, unit)}".strip())
+            raise InputError(f"The {split} split of {data.name} has no labeled {unit}.")
     if table.not_given:
         notes.append(f"{table.not_given:,} {unit} without a value ({NOT_GIVEN}) were left out.")
-    if table.roots:
-        notes.append(f"{table.roots:,} words without a head (roots) were left out.")
     return table.targets(data, unit, numbers, notes)
 
 
@@ -112,10 +113,6 @@ def _usual_unit(data: TaskData) -> Unit:
     if not KINDS[data.kind].labels_words:
         return "spans"
     return "words" if data.scheme is None else "spans"
-
-
-def _other_units(data: TaskData, unit: str) -> str:
-    return "Tags mark spans only in a scheme such as BIO; ask for words." if unit == "spans" and not data.scheme else ""
 
 
 def _spaced(items: Sequence[Item], most: int | None) -> Sequence[Item]:
@@ -195,7 +192,7 @@ class _Table:
         self.labels: list[str] = []
         self.of_train: Counter[str] = Counter()
         self.types: list[tuple[str, ...]] = []
-        self.not_given = self.roots = 0
+        self.not_given = 0
 
     def add(self, item: Item, examples: Iterable[Example], split: str) -> None:
         documents = [document_of(item)] if item.second is None else [document_of(item), second_of(item)]
@@ -209,9 +206,7 @@ class _Table:
             self.first.append(rows[0])
             self.second += rows[1:]
             self.labels.append(example.label)
-            self.types.append(
-                tuple(" ".join(map(str, documents[text].words[start:end])) for text, start, end in spans)
-            )
+            self.types.append(tuple(" ".join(map(str, documents[text].words[start:end])) for text, start, end in spans))
             if split == "train":
                 self.of_train[example.label] += 1
 

@@ -1,8 +1,8 @@
 """Probes that are trained by steps: those with a hidden layer, and those over a learned mix of the layers.
 
-The mix is ELMo's (`parts.scalar_mix`): γ · Σ s_j h_j over standardized layers. As Tenney et al. (2019) have it, there is
-one probe for every ℓ, over the layers up to ℓ: the shares of the last one give the center of gravity, Σ j · s_j, and the
-scores of all the expected layer, Σ ℓ · (score(ℓ) − score(ℓ − 1)) / Σ (score(ℓ) − score(ℓ − 1)).
+The mix is ELMo's (`parts.scalar_mix`): γ · Σ s_j h_j over standardized layers. As Tenney et al. (2019) have it, there
+is one probe for every ℓ, over the layers up to ℓ: the shares of the last one give the center of gravity, Σ j · s_j, and
+the scores of all the expected layer, Σ ℓ · (score(ℓ) − score(ℓ − 1)) / Σ (score(ℓ) − score(ℓ − 1)).
 
 All probes take their steps together. Shapes: L layers, K probes, n examples, F features, H hidden, C labels.
 """
@@ -10,6 +10,7 @@ All probes take their steps together. Shapes: L layers, K probes, n examples, F 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from torch import Tensor, nn
 
 from polyseme.analysis.probing.linear_probes import Design, Standard
 
-BATCH = 512
+BATCH, SMALLEST_BATCH = 512, 16
+STEPS = 50
+"""Steps of an epoch at least, where the smallest batch allows it."""
 EPOCHS = 12
 LEARNING_RATE = 2e-3
 MIX_LEARNING_RATE = 2e-2
@@ -33,6 +36,9 @@ JUDGED = 4096
 class ProbeNets(nn.Module):
     """Probes over features [L, n, F] → scores [K, n, C]; K = L, of each layer one, or of each mix of layers 0 to ℓ."""
 
+    above: Tensor
+    """[K, L]: the layers that a mix lacks."""
+
     def __init__(self, shape: tuple[int, int, int], n_labels: int, *, hidden: int | None, mix: bool) -> None:
         super().__init__()
         n_layers, _, width = shape
@@ -42,7 +48,7 @@ class ProbeNets(nn.Module):
         widths = [width, *([] if hidden is None else [hidden]), n_labels]
         self.weights = nn.ParameterList(
             torch.empty(n_layers, below, above).normal_(std=1 / math.sqrt(below))
-            for below, above in zip(widths, widths[1:], strict=False)
+            for below, above in itertools.pairwise(widths)
         )
         self.biases = nn.ParameterList(torch.zeros(n_layers, 1, above) for above in widths[1:])
 
@@ -104,7 +110,9 @@ def fit_by_steps(
     dtype = design.rows(numbers[:1]).dtype
     nets = nets.to(design.device, dtype)
     different = texts[numbers].unique()
-    aside = different[torch.randperm(len(different), generator=generator)[: len(different) // HELD_OUT].to(different.device)]
+    aside = different[
+        torch.randperm(len(different), generator=generator)[: len(different) // HELD_OUT].to(different.device)
+    ]
     is_aside = torch.isin(texts[numbers], aside)
     learned, judged = numbers[~is_aside], numbers[is_aside]
     if not len(judged) or not len(learned):
@@ -114,13 +122,14 @@ def fit_by_steps(
     optimizer = torch.optim.Adam(
         [{"params": others, "lr": LEARNING_RATE}, *([{"params": of_mix, "lr": MIX_LEARNING_RATE}] if of_mix else [])]
     )
-    n_steps = epochs * -(-len(learned) // BATCH)
+    batch = max(SMALLEST_BATCH, min(BATCH, len(learned) // STEPS))
+    n_steps = epochs * -(-len(learned) // batch)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1.0 - step / n_steps))
     best = torch.full((design.shape[0],), math.inf, dtype=torch.float64)
-    best_epoch, kept = torch.zeros(len(best), dtype=torch.long), copy.deepcopy(nets.state_dict())
+    best_epoch, best_weights = torch.zeros(len(best), dtype=torch.long), copy.deepcopy(nets.state_dict())
     for epoch in range(1, epochs + 1):
         order = learned[torch.randperm(len(learned), generator=generator).to(learned.device)]
-        for part in order.split(BATCH):
+        for part in order.split(batch):
             scores = nets(_standardized(design, part, standard))
             loss = F.cross_entropy(
                 scores.flatten(0, 1), labels[part].repeat(len(scores)), reduction="sum"
@@ -135,8 +144,8 @@ def fit_by_steps(
         best, best_epoch = torch.where(better, losses, best), torch.where(better, epoch, best_epoch)
         for name, value in nets.state_dict().items():
             if name != "above":
-                kept[name][better.to(value.device)] = value[better.to(value.device)]
-    nets.load_state_dict(kept)
+                best_weights[name][better.to(value.device)] = value[better.to(value.device)]
+    nets.load_state_dict(best_weights)
     return TrainedProbes(standard, nets, best_epoch)
 
 
@@ -171,7 +180,7 @@ def expected_layer(scores: Sequence[float]) -> float | None:
     >>> expected_layer([0.5, 0.7, 0.8])
     1.3333333333333335
     """
-    gains = [after - before for before, after in zip(scores, scores[1:], strict=False)]
+    gains = [after - before for before, after in itertools.pairwise(scores)]
     total = sum(gains)
     if total <= 0:
         return None
