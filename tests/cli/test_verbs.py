@@ -240,7 +240,7 @@ SOME_VALUE = {
     "hidden": 32,
     "l2": 2.5,
     "control": True,
-    "code_length": False,
+    "code_length": True,
     "random": True,
 }
 """For every option of a function, something that is not its default."""

@@ -54,10 +54,11 @@ class ProbeOptions(StackOption, AnalysisOptions):
     split: str | None = option(
         None, "Split that the figures are of: dev or test.", "SPLIT", default="test where there is one, else dev"
     )
-    layers: str = option(
+    layers: str | int = option(
         "all",
         "Layers to probe: all, numbers (0,3,6; -1 is the top), mix (a learned mix of all), or both, as in all,mix.",
         "LAYERS",
+        parse="column",
     )
     probe: ProbeKind = option(
         "linear", "Kind of probe: linear (logistic regression at its optimum), or mlp (with a hidden layer).", "KIND"

@@ -39,7 +39,7 @@ FEW_TYPES = 50
 class ProbePlan:
     """How layers are probed."""
 
-    layers: str = "all"
+    layers: str | int = "all"
     probe: Literal["linear", "mlp"] = "linear"
     hidden: int = 256
     l2: float = 10.0
@@ -54,7 +54,7 @@ class ProbePlan:
 
     def chosen(self, config: EncoderConfig) -> tuple[tuple[int, ...], bool]:
         """The layers that are probed one by one, and whether their mix is."""
-        parts = [part.strip() for part in self.layers.split(",") if part.strip()]
+        parts = [part.strip() for part in str(self.layers).split(",") if part.strip()]
         if not parts:
             raise OptionError("Which layers are to be probed? Say all, numbers with commas between them, or mix.")
         mix = MIX in parts
