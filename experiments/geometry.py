@@ -86,13 +86,17 @@ def run(options: argparse.Namespace, lines: Sequence[str] | None = None) -> None
         found = polyseme.geometry(
             model=model_of(options, seed), source=texts, split="sentence", max_words=options.words, seed=seed
         )
-        samples.append({"seed": seed, **{key: found.to_json()[key] for key in ("data", "records", "cka", "cost")}})
+        samples.append({"seed": seed, "data": found.data, "records": [*map(rounded, found.records())]})
         print(
             name, seed, [round(each.anisotropy, 3) for each in found.layers if each.vectors == AS_THEY_ARE], flush=True
         )
     result = {"model": name, "words": options.words, "samples": samples, "machine": machine("torch")}
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def rounded(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, 5) if isinstance(value, float) else value for name, value in record.items()}
 
 
 def every(options: argparse.Namespace) -> None:
@@ -134,7 +138,7 @@ def results_of(folder: Path) -> list[dict[str, Any]]:
 
 def markdown(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Two tables, and the rule."""
-    depth = max(len(each["cka"]) for result in results for each in result["samples"])
+    n_layers = max(len(by_layer(result, "anisotropy")) for result in results)
     for field, title in (
         ("anisotropy", "Anisotropy"),
         ("self_similarity_adjusted", "Self-similarity, adjusted for anisotropy"),
@@ -142,9 +146,10 @@ def markdown(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         rows = []
         for result in results:
             layers = by_layer(result, field)
-            cells = [f"{statistics.mean(each):.2f} ± {statistics.stdev(each):.2f}" for each in layers]
-            rows.append([result["model"], *cells, *[""] * (depth - len(cells))])
-        yield f"**{title}**\n\n{table(['model', *map(str, range(depth))], rows)}\n"
+            cells = [f"{statistics.mean(each):.2f}" for each in layers]
+            largest = max(map(statistics.stdev, layers))
+            rows.append([result["model"], *cells, *[""] * (n_layers - len(cells)), f"{largest:.3f}"])
+        yield f"**{title}**\n\n{table(['model', *map(str, range(n_layers)), 'largest sd'], rows)}\n"
     rows = []
     for result in results:
         holds, lowest, growth = grows(result)
