@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from polyseme.analysis.layers_of_words import WORDS_AT_ONCE, LayersOfWords, Texts
 from polyseme.analysis.moments import Array, Directions, explained_by_first, mean_cosine, unit_vectors
+from polyseme.analysis.use_sample import Reservoir
 from polyseme.analysis.word_uses_findings import LayerOfUses, NearTo, Neighbor, WordUsesFindings
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally
@@ -63,7 +64,7 @@ def word_uses(options: WordUsesOptions, model: UsedModel, static: UsedModel | No
         model.bundle, name=model.path, pool=options.pool, batch_pieces=options.batch_pieces, **settings
     )
     sentences = [_use_in_sentence(options.word, sentence) for sentence in options.sentence]
-    in_texts = _UsesInTexts(options.word, options.max_uses, options.seed)
+    in_texts = _UsesInTexts(options.word, Reservoir(options.max_uses, random.Random(options.seed)))
     name = "the sentences"
     if options.source is not None:
         texts = Texts(options.source, options.changed(TextOptions), sys.maxsize)
@@ -71,9 +72,9 @@ def word_uses(options: WordUsesOptions, model: UsedModel, static: UsedModel | No
         for documents in texts.chunks():
             for document in documents:
                 in_texts.read(document)
-        refuse_if_absent(options.word, in_texts.drawn, name, in_texts.seen)
-    vectors = _vectors(layers, in_texts.drawn or sentences, options.seed)
-    chosen = sentences or _most_different(in_texts.drawn, at_layer, options.shown)
+        refuse_if_absent(options.word, in_texts.uses.items, name, in_texts.seen)
+    vectors = _vectors(layers, in_texts.uses.items or sentences, options.seed)
+    chosen = sentences or _most_different(in_texts.uses.items, at_layer, options.shown)
     in_context, alone = (_cosines(chosen, each) for each in (at_layer, at_0))
     warn_unread(layers.embedder.tally)
     static_neighbors: list[Neighbor] = []
@@ -94,8 +95,8 @@ def word_uses(options: WordUsesOptions, model: UsedModel, static: UsedModel | No
         tally.add(Tally(pieces=each.tally.pieces, flops=each.tally.flops))
     return WordUsesFindings(
         model=model.path,
-        data=f"{name}: {in_texts.n_uses or len(sentences):,} uses of {options.word!r}",
-        seeds=(options.seed,) if in_texts.n_uses > len(in_texts.drawn) else (),
+        data=f"{name}: {in_texts.uses.n or len(sentences):,} uses of {options.word!r}",
+        seeds=(options.seed,) if in_texts.uses.n > len(in_texts.uses.items) else (),
         notes=_notes(options, in_texts, sentences, static),
         cost=tally.cost(time.perf_counter() - started, at_layer.device),
         word=options.word,
@@ -119,27 +120,16 @@ class _UsesInTexts:
     """The uses of a word in texts, at most so many of them, drawn with equal chances."""
 
     word: str
-    max_uses: int
-    seed: int
-    drawn: list[Place] = field(default_factory=list)
+    uses: Reservoir[Place]
     seen: dict[str, int] = field(default_factory=dict)
     """Forms of other words, while the word has not occurred."""
-    n_uses: int = 0
-
-    def __post_init__(self) -> None:
-        self._form = form(self.word)
-        self._rng = random.Random(self.seed)
 
     def read(self, document: Document) -> None:
-        for position, word in enumerate(document.words):
-            if form(word) == self._form:
-                if len(self.drawn) < self.max_uses:
-                    self.drawn.append((document, position))
-                elif (slot := self._rng.randrange(self.n_uses + 1)) < self.max_uses:
-                    self.drawn[slot] = (document, position)
-                self.n_uses += 1
-            elif not self.n_uses:
-                self.seen[form(word)] = self.seen.get(form(word), 0) + 1
+        for position, word_form in enumerate(map(form, document.words)):
+            if word_form == form(self.word):
+                self.uses.add((document, position))
+            elif not self.uses.n:
+                self.seen[word_form] = self.seen.get(word_form, 0) + 1
 
 
 def _use_in_sentence(word: str, sentence: str) -> Place:
@@ -281,11 +271,11 @@ def _notes(
         "Anisotropy is the mean cosine of all pairs of words in the texts with these uses. A vector explains a share "
         "of the uses' squared length, and random words are as many as there are uses."
     ]
-    n_uses = in_texts.n_uses if options.source is not None else len(sentences)
+    n_uses = in_texts.uses.n if options.source is not None else len(sentences)
     if n_uses == 1:
         notes.append(f"The word {options.word!r} occurs {times(1)}, so that no uses are compared. Give a longer text.")
-    if in_texts.n_uses > len(in_texts.drawn):
-        notes.append(f"{len(in_texts.drawn):,} of its {in_texts.n_uses:,} uses were drawn.")
+    if in_texts.uses.n > len(in_texts.uses.items):
+        notes.append(f"{len(in_texts.uses.items):,} of its {in_texts.uses.n:,} uses were drawn.")
     if static is not None:
         notes.append(f"Context-free neighbors are those words of the texts that {model_name(static.path)} has.")
     return notes
