@@ -122,7 +122,7 @@ def markdown(results: Mapping[str, Mapping[str, Any]]) -> str:
                     f"{record['offset']:+d}: {100 * record['offset_accuracy']:.1f}".replace("-", "−"),
                     shown([record], "difference"),
                     shown(random, "difference") if random else "",
-                    "yes" if follows(record) and not any(map(follows, random)) else "no",
+                    "yes" if follows(record) and random and not any(map(follows, random)) else "no",
                 ]
             )
         claim = all(line[-1] == "yes" for line in lines[-len(RELATIONS) :] if line[1] in CLAIMED)
@@ -132,8 +132,8 @@ def markdown(results: Mapping[str, Mapping[str, Any]]) -> str:
     head = ["model", "relation", "direction", "head", "accuracy", "offset", "difference", "random weights", "follows"]
     return (
         f"{table(head, lines)}\n\n"
-        f"*Heads follow obj and det* — {'; '.join(verdicts)}. Random weights: the difference of the best head of "
-        f"{n_random} such models, mean ± standard deviation. {first['data'].capitalize()}.".replace("Ud-ewt", "UD-EWT")
+        f"*Heads follow obj and det*: {'; '.join(verdicts)}. Random weights: the same difference, mean ± standard "
+        f"deviation over {n_random} models. {first['data'].replace('ud-ewt', 'UD-EWT')}."
     )
 
 
