@@ -11,6 +11,7 @@ import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.stats import spearmanr
 
+import polyseme
 from polyseme.analysis import structural_probe as probe
 from polyseme.analysis.dependency_trees import Tree, Treebank
 from polyseme.analysis.structural_findings import StructuralFindings, probe_structure
@@ -218,6 +219,40 @@ def test_findings_have_layers_chain_and_random_weights(findings: StructuralFindi
     assert HOSTILE not in page
     assert "&lt;script&gt;alert" in page
     assert page.count("<svg") == 1 + len(findings.drawn)
+
+
+def conllu(trees: list[Tree]) -> str:
+    lines = []
+    for tree in trees:
+        lines += [f"{at}\t{word}\t_\tX\t_\t_\t{tree.heads[at - 1]}\tdep\t_\t_" for at, word in enumerate(tree.words, 1)]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def test_probe_reads_trees_on_request(tmp_path: Path) -> None:
+    train, test = tmp_path / "train.conllu", tmp_path / "test.conllu"
+    train.write_text(conllu(random_trees(20)), encoding="utf-8")
+    test.write_text(conllu(random_trees(8, 1)), encoding="utf-8")
+    model = tiny_model("bert")
+    options = {"model": model, "structural": "depth", "rank": 4, "layers": "0,-1"}
+    found = polyseme.probe("tag", train=train, test=test, output=tmp_path / "trees.html", **options)
+    assert [each["layer"] for each in found.records()] == [None, 0, 3]
+    assert "root accuracy" in (tmp_path / "trees.html").read_text(encoding="utf-8")
+    halves = polyseme.probe("tag", train=train, **options)
+    assert "trained on 10 sentences, read on 10 others" in halves.data
+    for refused, problem in (
+        ({"control": True}, "'control' is for probes of labels"),
+        ({"layers": "mix"}, "single layers"),
+        ({"structural": "width"}, "Did you mean 'depth'"),
+        ({"structural": None}, "'rank' is for structural probes"),
+        ({"train": None}, "--train FILE"),
+    ):
+        with pytest.raises(OptionError, match=problem):
+            polyseme.probe("tag", **{"train": train, **options, **refused})
+    with pytest.raises(OptionError, match="has its own files"):
+        polyseme.probe("ud-ewt", train=train, **options)
+    with pytest.raises(OptionError, match="no treebank"):
+        polyseme.probe("wnut17", data=tmp_path, **options)
 
 
 def test_what_cannot_be_probed_is_refused() -> None:

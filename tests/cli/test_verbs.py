@@ -229,6 +229,8 @@ SOME_VALUE = {
     "gate_steps": 13,
     "relations": ("obj", "det"),
     "max_sentences": 14,
+    "structural": "depth",
+    "rank": 7,
     "importance": "held-out.txt",
     "pieces": True,
     "rollout": True,

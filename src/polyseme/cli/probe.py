@@ -26,6 +26,7 @@ def command(as_json: bool, **settings: Any) -> None:
       polyseme probe ud-ewt --label Number --data tasks --layers 0,3,6 -m minilm
       polyseme probe ud-ewt --unit arcs --data tasks --layers all,mix -m minilm -o relations.html
       polyseme probe tag --train train.conll --test test.conll --code-length -m minilm
+      polyseme probe ud-ewt --structural distance --data tasks --random --seeds 3 -m minilm -o trees.html
       polyseme probe edges --train pairs.jsonl --test others.jsonl --layers mix -m minilm -o edges.html
     """
     with Bar("reading", then="probing", unit="done") as bar:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 Unit = Literal["words", "spans", "arcs"]
 ProbeKind = Literal["linear", "mlp"]
+StructuralKind = Literal["distance", "depth"]
+OF_LABELS = (
+    "label", "unit", "dev", "split", "probe", "hidden", "l2", "control", "code_length", "pool", "stack", "cache",
+)  # fmt: skip
+"""Options that have no use where trees are probed for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +78,14 @@ class ProbeOptions(StackOption, AnalysisOptions):
     seeds: int | Sequence[int] = option(
         1, "Number of seeds: of control labels, code orders, random weights, and of mix and mlp.", "N", parse="seeds"
     )
+    structural: StructuralKind | None = option(
+        None,
+        "Probe for the dependency trees of a treebank instead of labels (Hewitt and Manning 2019): distance, the arcs "
+        "between two words, or depth, those between a word and the root.",
+        "KIND",
+        default="labels",
+    )
+    rank: int = option(64, "For --structural: dimensions that vectors are mapped to, at most their own width.", "N")
     max_items: int | None = option(None, "Most items (sentences) of each split, evenly spaced.", "N", default="all")
     pool: str | None = option(
         None, "How the pieces of a word become one vector: first, last, mean, max.", "POOLING", default="mean"
@@ -87,7 +100,14 @@ class ProbeOptions(StackOption, AnalysisOptions):
             check_choice("unit", self.unit, get_args(Unit))
         if self.split not in (None, "dev", "test"):
             raise OptionError(f"Figures are of dev or test. Got the split {self.split!r} instead.")
-        for name, least in (("hidden", 1), ("max_items", 2)):
+        if self.structural is not None:
+            check_choice("structural probe", self.structural, get_args(StructuralKind))
+            unused = next((name for name in OF_LABELS if name in self.changed()), None)
+            if unused is not None:
+                raise OptionError(f"The option {unused!r} is for probes of labels. Leave it out, or structural.")
+        elif "rank" in self.changed():
+            raise OptionError("The option 'rank' is for structural probes. Leave it out, or add structural.")
+        for name, least in (("hidden", 1), ("max_items", 2), ("rank", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise OptionError(f"The option {name!r} must be at least {least}. Got {value} instead.")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from polyseme.analysis.dependency_trees import Treebank, read_treebank
 from polyseme.analysis.findings import check_findings_output
 from polyseme.analysis.probing.probe_data import read_probe_data
 from polyseme.analysis.probing.probe_findings import ProbeFindings
 from polyseme.analysis.probing.probe_layers import ProbePlan, probe_layers
 from polyseme.analysis.probing.targets import targets_of
+from polyseme.analysis.structural_findings import StructuralFindings, probe_structure
+from polyseme.analysis.structural_probe import StructuralSettings
 from polyseme.api import load
-from polyseme.files.in_memory import inputs_of, names_of
+from polyseme.errors import OptionError
+from polyseme.files.in_memory import InMemory, inputs_of, names_of
+from polyseme.files.source_paths import Sources
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.tasks.items import TaskData
@@ -20,7 +26,7 @@ OF_PLAN = ("layers", "probe", "hidden", "l2", "control", "code_length", "random"
 
 
 @flat(ProbeOptions)
-def probe(options: ProbeOptions) -> ProbeFindings:
+def probe(options: ProbeOptions) -> ProbeFindings | StructuralFindings:
     """Train classifiers on a model's frozen layers, beside what they could learn without it.
 
     Each layer has a probe of its own, and their mix one more. All vectors come from one pass over the text.
@@ -32,6 +38,8 @@ def probe(options: ProbeOptions) -> ProbeFindings:
         options.output, force=options.force, inputs=[name for each in files for name in names_of(inputs_of(each))]
     )
     seeds = options.seed_numbers()
+    if options.structural is not None:
+        return _probe_trees(options, seeds)
     data = read_probe_data(options)
     split = options.split or _split(data)
     targets = targets_of(data, unit=options.unit, splits=("train", split), max_items=options.max_items)
@@ -52,3 +60,51 @@ def probe(options: ProbeOptions) -> ProbeFindings:
 def _split(data: TaskData) -> str:
     """Test, where there is one with labels."""
     return "test" if data.splits.get("test") and data.splits["test"][0].gold is not None else "dev"
+
+
+def _probe_trees(options: ProbeOptions, seeds: Sequence[int]) -> StructuralFindings:
+    """The structural probe."""
+    assert options.structural is not None
+    treebank = _treebank(options)
+    loaded = load(model_or_default("probe", options.model), device=options.device)
+    singles, mix = ProbePlan(layers=options.layers).chosen(loaded.bundle.config)
+    if mix:
+        raise OptionError("Structural probes are of single layers. Leave mix out of the layers.")
+    findings = probe_structure(
+        loaded.bundle,
+        treebank,
+        StructuralSettings(kind=options.structural, rank=options.rank),
+        model=loaded.path or "a model",
+        layers=singles,
+        seeds=seeds,
+        random=options.random,
+        progress=options.progress,
+    )
+    if options.output is not None:
+        findings.save(options.output, force=options.force)
+    return findings
+
+
+def _treebank(options: ProbeOptions) -> Treebank:
+    """A named treebank, or files of the user's own: of one alone every second sentence is read."""
+    if options.name != "tag":
+        if options.train is not None or options.test is not None:
+            raise OptionError(
+                f"{options.name} has its own files. For a treebank of your own, probe tag with --train and --test."
+            )
+        return read_treebank(options.name, data=options.data, max_sentences=options.max_items)
+    if options.train is None:
+        raise OptionError(
+            "The trees of your own treebank are learned from a file: name it with --train FILE (train=…)."
+        )
+    train, test = _file(options.train), None if options.test is None else _file(options.test)
+    if test is None:
+        return read_treebank(train, max_sentences=options.max_items)
+    return read_treebank(test, train=train, max_sentences=options.max_items)
+
+
+def _file(source: Sources) -> Path:
+    names = inputs_of(source)
+    if isinstance(names, InMemory) or len(names) != 1:
+        raise OptionError(f"Trees are read from one CoNLL-U file. Got {source!r} instead.")
+    return Path(names[0])
