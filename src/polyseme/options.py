@@ -63,7 +63,17 @@ class Options(Config):
     def changed(self, of: type[Options] | None = None) -> dict[str, Any]:
         """Those options that differ from their defaults, by name."""
         defaults = {each.name: each.default for each in dataclasses.fields(of or self)}
-        return {name: value for name, value in self.values(of).items() if value != defaults[name]}
+        return {name: value for name, value in self.values(of).items() if not _is_default(value, defaults[name])}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether a value is the default, also where it may be a number or a name: the command line has both as strings.
+
+    >>> _is_default(-1, -1), _is_default("-1", -1), _is_default("None", None)
+    (True, True, False)
+    """
+    spelled = isinstance(value, str) and isinstance(default, int)
+    return bool(value == (str(default) if spelled else default))
 
 
 def option(value: Value, help: str, metavar: str = "", **settings: str) -> Value:

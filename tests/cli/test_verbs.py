@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import polyseme
 from polyseme import cli
 from polyseme.cli import VERBS, main
+from polyseme.verb_options.model_options import ConvertOptions
 
 FUNCTIONS = {verb: verb for verb in VERBS} | {
     "convert": "convert_model",
@@ -324,6 +325,13 @@ def test_a_verb_has_the_defaults_of_its_function(verb: str, monkeypatch: pytest.
     assert {name: _plain(name, value) for name, value in given.items()} == {
         name: _plain(name, value) for name, value in expected.items()
     }
+
+
+def test_what_is_not_given_is_not_taken_for_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer is a number or a name, so that the command line has its default as a string."""
+    given = call(monkeypatch, "convert", "-o", "out")
+    assert isinstance(given["layer"], str)
+    assert ConvertOptions(**given).changed().keys() - {"progress"} == {"output"}
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -149,6 +149,7 @@ def test_a_task_model_is_pruned(stars: Path, dev: Path, tmp_path: Path) -> None:
     assert model.bundle.n_parameters() == report.pruned.n_parameters < report.whole.n_parameters
     written = json.loads((output / "pruning.json").read_text())
     assert [each["removed"] for each in written["curve"]] == [0, 2, 3, 6, 9]
+    assert {(each["layer"], each["head"]) for each in written["removed"]} == {(1, 2), (3, 1)}, "as the page counts them"
     page = (output / "pruning.html").read_text()
     assert "2 of 12 heads removed" in page
     assert page.count('class="none"') == 2

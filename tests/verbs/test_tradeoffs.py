@@ -53,7 +53,9 @@ def test_one_line_per_form(folder: Path, tmp_path: Path) -> None:
     for line in report.lines:
         assert line.figures["seconds"] > 0
         assert line.figures["speed"] == report["full"]["seconds"] / line.figures["seconds"]
-    assert "change error" in (tmp_path / "costs.html").read_text()
+    page = (tmp_path / "costs.html").read_text()
+    assert "change error" in page
+    assert "the forms in turn, 1 time each" in page
 
 
 def test_errors_are_those_of_sampling(folder: Path) -> None:

@@ -33,7 +33,7 @@ WORDS_SEEN = "words seen"
 _STYLE = """
 table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .7rem;
   text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-.figures td:nth-child(2) { white-space: normal } .scroll { overflow-x: auto }
+.figures td:nth-child(2) { white-space: normal; overflow-wrap: normal; min-width: 8rem } .scroll { overflow-x: auto }
 .figures th { border-bottom: 2px solid var(--line);
   cursor: help } .figures td:nth-child(-n+2), .figures th:nth-child(-n+2) { text-align: left }
 .figures tr.all td { font-weight: 650 } .figures tr.wide td { background: var(--soft) }
@@ -111,8 +111,9 @@ def _html(report: Report) -> bytes:
         f'<th title="{escaped(explanation)}">{escaped(name.replace("_", " "))}</th>'
         for name, explanation in report.columns.items()
     )
+    kinds = {0: "all", 1: "wide"} if any(line.depth for line in report.lines) else {}
     rows = "".join(
-        f'<tr class="{"all" if line.depth == 0 else "wide" if line.depth == 1 else ""}"><td>{escaped(line.level)}'
+        f'<tr class="{kinds.get(line.depth, "")}"><td>{escaped(line.level)}'
         f"</td><td>{escaped(line.name)}</td><td>{line.n:,}</td>"
         + "".join(f"<td>{spelled(name, line.figures[name])}</td>" for name in report.columns)
         + "</tr>"

@@ -80,7 +80,7 @@ class PruningReport(ShownAsTable):
             "method": self.method,
             "heads": self.n_heads,
             "removed": [_named(place) for place in self.removed],
-            "left": [{"part": at.part, "layer": at.layer, "heads": [*heads]} for at, heads in self.left.items()],
+            "left": [{"part": at.part, "layer": at.layer + 1, "heads": [*heads]} for at, heads in self.left.items()],
             "importance": [{**_named(place), "importance": value} for place, value in self.importance.items()],
             "curve": [
                 {
@@ -117,7 +117,11 @@ class PruningReport(ShownAsTable):
         """A figure as tables have it: losses as they are, scores in hundredths."""
         if value is None:
             return "–"
-        return f"{100 * value:.1f}" if self.higher_is_better else f"{value:.3f}"
+        return f"{self.scaled(value):.{1 if self.higher_is_better else 3}f}"
+
+    def scaled(self, value: float) -> float:
+        """A score in hundredths, a loss as it is."""
+        return 100 * value if self.higher_is_better else value
 
     def table(self) -> Table:
         return Table(title=self.summary(), header=self.header(), rows=self.rows(), note=self.cost.line())
@@ -132,4 +136,5 @@ class PruningReport(ShownAsTable):
 
 
 def _named(place: HeadPlace) -> dict[str, Any]:
-    return {"part": place.at.part, "layer": place.at.layer, "head": place.head}
+    """A head as pages name it: layers counted from 1, heads from 0."""
+    return {"part": place.at.part, "layer": place.at.layer + 1, "head": place.head}

@@ -63,9 +63,8 @@ def convert_model(options: ConvertOptions) -> Cost | None:
     """
     check_choice("target", options.to, TARGETS)
     target = TARGETS[options.to]
-    defaults = {each.name: each.default for each in dataclasses.fields(options)}
-    for name, value in options.changed().items():
-        if name in (*EVERYWHERE, *target.options) or str(value) == str(defaults[name]):  # the command line has "-1"
+    for name in options.changed():
+        if name in (*EVERYWHERE, *target.options):
             continue
         others = [f"--to {each}" for each, other in TARGETS.items() if name in other.options]
         raise OptionError(f"The option {name!r} is for {' and '.join(others)}. Leave it out with --to {options.to}.")

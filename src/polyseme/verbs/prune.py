@@ -180,7 +180,9 @@ def page_of(report: PruningReport) -> str:
     return pruning_page(
         title=f"{model_name(report.model)}, pruned",
         summary=report.summary(),
-        curve=[(100 * each.share, each.figures.get(report.metric, float("nan"))) for each in report.points],
+        curve=[
+            (100 * each.share, report.scaled(each.figures.get(report.metric, float("nan")))) for each in report.points
+        ],
         metric=report.metric,
         header=report.header(),
         rows=report.rows(),

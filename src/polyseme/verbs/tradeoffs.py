@@ -19,6 +19,7 @@ from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.metrics.evaluation_report import Report
 from polyseme.metrics.report_files import check_report_output, write_report
 from polyseme.options import check_choice, flat
+from polyseme.result_tables import counted
 from polyseme.tasks.items import Item, TaskData
 from polyseme.transfer.evaluate_task import labeled_data
 from polyseme.transfer.task_ensemble import SAME
@@ -65,8 +66,8 @@ def tradeoffs(options: TradeoffsOptions) -> Report:
         evaluation=task.name,
         model=str(options.model),
         method=(
-            f"on {len(items):,} items ({split}), the forms in turn, {options.rounds} times each, on a CPU with "
-            f"{torch.get_num_threads()} threads"
+            f"on {counted(len(items), 'item')} ({split}), the forms in turn, {counted(options.rounds, 'time')} each, "
+            f"on a CPU with {counted(torch.get_num_threads(), 'thread')}"
         ),
         notes=notes,
     )
