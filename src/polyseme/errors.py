@@ -46,13 +46,21 @@ class PolysemeWarning(UserWarning):
     """Something unusual that was handled, reported once."""
 
 
+MOST_LISTED = 40
+"""Known names that are listed beside a suggestion."""
+
+
 def nearest(name: object, known: Iterable[str]) -> str:
-    """A sentence that names the known name closest to `name`, and all known names.
+    """A sentence that names the known name closest to `name`, and all known names unless they are many.
 
     >>> nearest("men", ["first", "mean"])
     "Did you mean 'mean'? There are: first, mean."
+    >>> nearest("n12", [f"n{number}" for number in range(100)])
+    "Did you mean 'n12'?"
     """
     known = list(known)
     close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
     suggestion = f"Did you mean {close[0]!r}? " if close else ""
+    if close and len(known) > MOST_LISTED:
+        return suggestion.rstrip()
     return f"{suggestion}There are: {', '.join(known)}."

@@ -89,7 +89,7 @@ def number_of_heads(heads: str | float | int, attentions: Attentions, *, at_leas
     if not 0 < n < total:
         raise OptionError(
             f"The heads to remove must be a share over 0% and under 100%, or a number from 1 to {total - 1} (the "
-            f"model has {total} heads). Got {heads!r} instead, which is {max(n, 0)}."
+            f"model has {total} heads). Got {heads!r} instead."
         )
     most = most_removable(attentions, at_least)
     if n > most:

@@ -179,7 +179,10 @@ class Kind(ABC):
             listed = self.formats_help or (
                 f"the data of {self.name} comes as CSV, TSV, JSON lines or Parquet, with columns"
             )
-            raise OptionError(f"{file} is read as {read_as}, and {listed}. Say with --format (format=…) what it is.")
+            raise OptionError(
+                f"{file} is read as {read_as}, and {listed}. Give a file with such an ending, or name its format where "
+                "there is an option for that: --format (format=…)."
+            )
         return read_as
 
     def read(self, file: str | InMemory, format: str, options: DataOptions, log: ReadingLog) -> Sequence[Item]:
