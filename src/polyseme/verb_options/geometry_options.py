@@ -10,7 +10,7 @@ from polyseme.errors import OptionError
 from polyseme.files.reading_options import TextOptions
 from polyseme.options import doc, option, same
 from polyseme.verb_options.analysis_options import AnalysisOptions
-from polyseme.verb_options.model_options import IN_MEMORY, SOURCES, BatchOption, LayerOptions, model_option
+from polyseme.verb_options.model_options import FILES, IN_MEMORY, BatchOption, LayerOptions, model_option
 
 if TYPE_CHECKING:
     from polyseme.api import Model
@@ -23,7 +23,7 @@ class GeometryOptions(AnalysisOptions, TextOptions, BatchOption):
 
     model: AnyPath | Model | None = model_option("geometry")
     source: Sources = dataclasses.field(
-        metadata=doc(f"Texts whose words are compared. {SOURCES}{IN_MEMORY}", "INPUT", flags="--in", parse="files")
+        metadata=doc(f"Texts whose words are compared. {FILES}{IN_MEMORY}", "INPUT", flags="--in", parse="files")
     )
     against: AnyPath | Model | None = option(
         None,

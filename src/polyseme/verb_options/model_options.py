@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Dtype = Literal["auto", "fp32", "bf16", "fp16", "fp64", "int8"]
 SOURCES = "Files, folders or patterns, or - for standard input; one, or several."
+FILES = "Files, folders or patterns; one, or several."
+"""Of what is read more than once."""
 IN_MEMORY = (
     " In Python also texts: a list of them, of lists of words or of mappings, a frame, an Arrow table, a dataset."
 )

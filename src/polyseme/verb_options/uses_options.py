@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from polyseme.errors import OptionError
 from polyseme.options import doc, option, output_option
-from polyseme.verb_options.model_options import SOURCES, model_option
+from polyseme.verb_options.model_options import FILES, model_option
 from polyseme.verb_options.word_options import IndexOptions
 
 if TYPE_CHECKING:
@@ -24,7 +24,14 @@ class WordUsesOptions(IndexOptions):
     model: AnyPath | Model | None = model_option("uses")
     word: str = dataclasses.field(kw_only=False, metadata=doc("The word, in any case."))
     source: Sources | None = option(
-        None, f"Texts with uses of the word. {SOURCES}", "INPUT", default="the sentences", flags="--in", parse="files"
+        None, f"Texts with uses of the word. {FILES}", "INPUT", default="the sentences", flags="--in", parse="files"
+    )
+    index: AnyPath | None = option(
+        None,
+        "Folder of an index of all words of the texts, at the layer and at layer 0 (as similar --against 0 makes it): "
+        "made if it is not there, and used by the next call.",
+        "FOLDER",
+        default="no index is kept",
     )
     output: AnyPath | None = output_option("File of the findings: a page (.html), .json, or a table (.tsv, .csv).")
     sentence: str | Sequence[str] = option(
