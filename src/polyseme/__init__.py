@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.attention import attention, view_attention
     from polyseme.verbs.attribute import attribute
     from polyseme.verbs.benchmark import benchmark
+    from polyseme.verbs.cells import cells
     from polyseme.verbs.compare import compare
     from polyseme.verbs.concordance import concordance
     from polyseme.verbs.convert import convert_model
@@ -78,6 +79,7 @@ _HOMES = {
             "attention",
             "attribute",
             "benchmark",
+            "cells",
             "compare",
             "concordance",
             "geometry",
@@ -123,6 +125,7 @@ __all__ = [
     "attribute",
     "benchmark",
     "build_corpus",
+    "cells",
     "compare",
     "concordance",
     "convert_model",

@@ -13,10 +13,11 @@ import pytest
 import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
+import polyseme
 from golden_elmo import golden_bundle
-from polyseme.analysis import Cell, cells, correlated_cells
-from polyseme.analysis.cell_page import MOST_PIECES
-from polyseme.analysis.recurrent_cells import read_cells
+from polyseme.analysis.cell_page import MOST_PIECES, CellFindings
+from polyseme.analysis.recurrent_cells import Cell, CorrelatedCell, inside_if, read_cells
+from polyseme.analysis.recurrent_cells import correlated_cells as correlated_in
 from polyseme.api import Model
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
@@ -35,6 +36,14 @@ HOSTILE = (
     '" onmouseover="alert(1)" x="',
     "</div><iframe src=//evil></iframe><!-- &lt;b&gt; \x00 \x1b \u202e",
 )
+
+
+def cells(model: Model, text: str | Sequence[str], **options: Any) -> CellFindings:
+    return polyseme.cells(text, model=model, **options)
+
+
+def correlated_cells(model: Model, *arguments: Any, **options: Any) -> list[CorrelatedCell]:
+    return correlated_in(model.bundle, *arguments, **options)
 
 
 def character_model(tmp_path: Path, **changes: Any) -> Model:
@@ -214,12 +223,42 @@ def test_every_property_has_its_cells_in_every_kind_of_model(name: str, tmp_path
         assert all(0 < abs(each.correlation) <= 1 + 1e-9 for each in found)
 
 
+@pytest.mark.parametrize(
+    ("code", "conditions"),
+    [
+        ("if x > 1: y", ["f x > 1"]),
+        ("if (a[0] && f(b)) { c }", ["f (a[0] && f(b)"]),
+        ("elif d in {1: 2}:\n    pass", ["f d in "]),
+        ("int gif = x.if; notif(1)", []),
+        ("a\nif b\nc", ["f b"]),
+    ],
+)
+def test_conditions_of_program_code(code: str, conditions: list[str]) -> None:
+    """From the keyword's last letter on, after which one is inside, to what ends the condition."""
+    inside = "".join(character if value else "\0" for character, value in zip(code, inside_if(code), strict=True))
+    assert [part for part in inside.split("\0") if part] == conditions
+
+
+def test_a_file_is_one_text_with_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    model = character_model(tmp_path)
+    findings = polyseme.cells(source=tmp_path / "text.txt", model=model, property="position in line", top=3)
+    assert findings.text == TEXT
+    assert findings.correlated == correlated_cells(model, TEXT, "position in line", top=3)
+    assert [(each["layer"], each["cell"]) for each in findings.records()] == [
+        (each.cell.layer, each.cell.number) for each in findings.correlated
+    ]
+    assert findings.to_json()["cells"][0]["values"] == next(iter(findings.values.values())).tolist()
+    with pytest.raises(OptionError, match="and not both"):
+        polyseme.cells("Dawn", source=tmp_path / "text.txt", model=model, cell=0)
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_text_is_whole_and_every_character_has_its_color(tmp_path: Path) -> None:
     view = cells(character_model(tmp_path), TEXT, cell=[2, 5], layer=1)
-    read = Read(view.html)
+    read = Read(view.page_body())
     assert read.texts == [TEXT, TEXT]
     assert "".join(read.pieces) == TEXT * 2
     shades = [about["class"] for tag, about in read.elements if tag == "span"]
@@ -228,7 +267,7 @@ def test_the_text_is_whole_and_every_character_has_its_color(tmp_path: Path) -> 
     assert titles == [f"{value:+.2f}" for value in values]
     assert shades == [f"{'n' if round(value * 20) < 0 else 'p'}{abs(round(float(value) * 20))}" for value in values]
     for shade in set(shades):
-        assert re.search(rf"\.polyseme-cells \.{shade} {{ background: #[0-9a-f]{{6}}; color: #", view.html)
+        assert re.search(rf"\.cells \.{shade} {{ background: #[0-9a-f]{{6}}; color: #", view.html())
 
 
 @pytest.mark.parametrize("model", ["lstm", "elmo"])
@@ -237,11 +276,11 @@ def test_hostile_text_is_only_text(model: str, hostile: str, tmp_path: Path) -> 
     text = f"Dawn {hostile} broke"
     view = cells(tiny_model(model), text, cell=0, property="position in line")
     view.save(tmp_path / "page.html")
-    for html in (view.html, (tmp_path / "page.html").read_text(encoding="utf-8")):
+    for html in (view.html(), (tmp_path / "page.html").read_text(encoding="utf-8")):
         read = Read(html)
         tags = {tag for tag, _ in read.elements}
         assert tags <= {"html", "head", "meta", "title", "style", "body", "h1", "h3", "p", "i", "div", "span", "table",
-                        "tr", "th", "td"}  # fmt: skip
+                        "tr", "th", "td", "dl", "dt", "dd"}  # fmt: skip
         names = {name for _, about in read.elements for name in about}
         assert not any(name.startswith("on") or name in ("src", "href", "style") for name in names)
         [shown] = read.texts
@@ -252,7 +291,7 @@ def test_hostile_text_is_only_text(model: str, hostile: str, tmp_path: Path) -> 
 def test_a_cell_may_be_numbered_by_numpy() -> None:
     """As by `argmax` over the values of a layer."""
     model = tiny_model("lstm")
-    assert cells(model, TEXT, cell=np.int64(1)).html == cells(model, TEXT, cell=1).html
+    assert cells(model, TEXT, cell=np.int64(1)).page_body() == cells(model, TEXT, cell=1).page_body()
 
 
 def test_the_names_of_properties_are_only_text() -> None:
@@ -260,15 +299,15 @@ def test_the_names_of_properties_are_only_text() -> None:
         return list(map(float, range(len(text))))
 
     named.__name__ = "<script>alert(1)</script>"
-    assert "<script" not in cells(tiny_model("lstm"), TEXT, property=named).html
+    assert "<script" not in cells(tiny_model("lstm"), TEXT, property=named).html()
 
 
 def test_a_long_text_is_cut_on_the_page_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_PIECES == 20_000
     monkeypatch.setattr("polyseme.analysis.cell_page.MOST_PIECES", 5)
     view = cells(tiny_model("lstm"), "Dawn broke and the vase broke .", cell=1)
-    assert "The first 5 of 7 pieces are shown." in view.html
-    assert Read(view.html).texts == ["Dawn broke and the vase"]
+    assert "The first 5 of 7 pieces are shown." in view.html()
+    assert Read(view.page_body()).texts == ["Dawn broke and the vase"]
     assert len(view.values[Cell(3, "forwards", 1)]) == 7
 
 
@@ -278,7 +317,7 @@ def test_a_page_is_not_replaced_unasked(tmp_path: Path) -> None:
     with pytest.raises(PolysemeError, match="already there"):
         view.save(tmp_path / "page.html")
     view.save(tmp_path / "page.html", force=True)
-    assert view._repr_html_() == view.html
+    assert "srcdoc" in view._repr_html_()
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -303,6 +342,7 @@ def test_other_models_have_no_cells(family: str) -> None:
         ({"cell": [1, "2"]}, "Got '2'"),
         ({"cell": 0, "layer": 0}, "layer 0 is the token layer"),
         ({"cell": 0, "layer": 4}, "layers 1 to 3"),
+        ({"cell": 0, "layer": "top"}, "is a number. Got 'top'"),
         ({"cell": 0, "half": "backwards"}, "The model reads forwards. Got 'backwards'"),
         ({"cell": 0, "value": "cels"}, "Did you mean 'cell'"),
         ({"property": "inside qoutes"}, "Did you mean 'inside quotes'"),
@@ -335,4 +375,4 @@ def test_words_may_be_given() -> None:
     view = cells(Model(golden_bundle("allennlp")), words, cell=0, half="backwards", layer=1)
     assert view.text == "Dawn broke"
     assert list(view.values) == [Cell(1, "backwards", 0)]
-    assert Read(view.html).pieces == ["Dawn", "broke"]
+    assert Read(view.page_body()).pieces == ["Dawn", "broke"]

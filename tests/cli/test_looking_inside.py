@@ -45,3 +45,15 @@ def test_attribute_is_for_task_models(run: Run, refuse: Refuse, tiny: Path, tmp_
     assert "no label 'c'" in refuse(*line, "--label", "c", folder=tmp_path)
     assert "already there" in refuse(*line, "-o", page, folder=tmp_path)
     assert "polyseme finetune" in refuse("attribute", "Dawn", "-m", tiny, folder=tmp_path)
+
+
+def test_cells_of_recurrent_models(run: Run, refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
+    tiny_model("lstm").save(tmp_path / "lstm")
+    line = ("cells", HOSTILE, "-m", tmp_path / "lstm")
+    ended = run(*line, "--property", "position in line", "--top", 4, "-o", tmp_path / "cells.html")
+    assert (ended.code, len(ended.out.splitlines())) == (0, 6)
+    assert "<script" not in (tmp_path / "cells.html").read_text(encoding="utf-8")
+    assert len(json.loads(run(*line, "--cell", "1,2", "--json").out)["cells"]) == 2
+    assert "Did you mean 'inside quotes'" in refuse(*line, "--property", "inside qoutes", folder=tmp_path)
+    assert "whole numbers" in refuse(*line, "--cell", "x", folder=tmp_path)
+    assert "polyseme heads" in refuse("cells", "Dawn", "--cell", 1, "-m", tiny, folder=tmp_path)

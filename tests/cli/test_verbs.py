@@ -245,6 +245,10 @@ SOME_VALUE = {
     "control": True,
     "code_length": True,
     "random": True,
+    "property": "inside quotes",
+    "cell": (1, 2),
+    "half": "backwards",
+    "value": "output",
 }
 """For every option of a function, something that is not its default."""
 

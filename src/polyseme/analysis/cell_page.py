@@ -1,118 +1,145 @@
-"""Text colored by the value of one cell, as in Karpathy's essay on recurrent networks: red at −1, blue at +1.
-
-Self-contained HTML: no script, nothing fetched, users' text escaped.
-"""
+"""Text colored by the value of one cell, as in Karpathy's essay on recurrent networks: red at −1, blue at +1."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyseme.analysis.findings import Findings
 from polyseme.analysis.recurrent_cells import (
     Cell,
     CorrelatedCell,
     Half,
     Property,
-    Readings,
     Value,
     correlated_cells,
     find_layer,
     find_property,
     read_cells,
 )
+from polyseme.bundle import Bundle
+from polyseme.cost import Tally, forward_flops
 from polyseme.errors import OptionError
-from polyseme.files.atomic import whole_file
-from polyseme.plots.html_page import escaped, page
+from polyseme.plots.figures_table import figures_table
+from polyseme.plots.html_page import escaped
 from polyseme.plots.shaded_text import shaded_spans, signed_shade, signed_shades
+from polyseme.result_tables import cell as shortened
 from polyseme.text.documents import to_document
-
-if TYPE_CHECKING:
-    from polyseme.api import Model
 
 MOST_PIECES = 20_000
 """Pieces that are shown; of a longer text the number of pieces is reported."""
 _STYLE = """
-.polyseme-cells { max-width: 60rem; font: 15px/1.5 system-ui, sans-serif }
-.polyseme-cells h3 { font-size: 1rem; margin: 1.2rem 0 .3rem }
-.polyseme-cells .text { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.65 ui-monospace, monospace;
-  padding: .6rem .8rem; border-radius: 6px; background: #fbfaf7; color: #101820 }
-.polyseme-cells .text span { padding: .1em 0 }
-.polyseme-cells .scale { display: flex; align-items: center; gap: .6em; font-size: 13px;
-  font-variant-numeric: tabular-nums }
-.polyseme-cells .scale i { display: inline-block; width: 15em; height: .8em; border-radius: 3px;
-  border: 1px solid #8886 }
-.polyseme-cells table { width: auto; table-layout: auto; border-collapse: collapse; margin: .4rem 0;
-  font-size: 14px; font-variant-numeric: tabular-nums }
-.polyseme-cells th, .polyseme-cells td { text-align: right; padding: .15rem .9rem .15rem 0 }
-.polyseme-cells th { font-weight: 600; border-bottom: 1px solid #8886 }
-.polyseme-cells .note { font-size: 13px; opacity: .75 }
+.cells h3 { font-size: 1rem; margin: 1.2rem 0 .3rem }
+.cells .text { white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.65 ui-monospace, monospace;
+  max-width: 60rem; padding: .6rem .8rem; border-radius: 6px; background: #fbfaf7; color: #101820 }
+.cells .text span { padding: .1em 0 }
+.cells .scale { display: flex; align-items: center; gap: .6em; font-size: 13px; font-variant-numeric: tabular-nums }
+.cells .scale i { display: inline-block; width: 15em; height: .8em; border-radius: 3px; border: 1px solid #8886 }
 """.strip()
 
 
-@dataclass(frozen=True, eq=False)
-class CellView:
-    """A text and the values of cells over its pieces; a notebook displays it as HTML."""
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class CellFindings(Findings):
+    """A text and the values of cells over its pieces, and the cells that go with a property of the text."""
 
-    text: str = field(repr=False)
-    spans: NDArray[np.int64] = field(repr=False)
+    verb: ClassVar[str] = "cells"
+    page_style: ClassVar[str] = f"{_STYLE}\n{signed_shades('cells')}"
+
+    text: str
+    spans: NDArray[np.int64]
     """[n, 2]: the offsets of the pieces in the text."""
-    values: Mapping[Cell, NDArray[Any]] = field(repr=False)
+    values: Mapping[Cell, NDArray[Any]]
     """For each cell, one number per piece."""
-    correlated: Sequence[CorrelatedCell]
-    """The cells most correlated with the property, if one was named."""
-    html: str = field(repr=False)
-    """The HTML that a notebook displays, self-contained and without scripts."""
+    value: Value = "cell"
+    property: str = ""
+    """What cells were correlated with, if anything."""
+    correlated: Sequence[CorrelatedCell] = field(default=())
+    """The cells most correlated with the property."""
 
-    def _repr_html_(self) -> str:
-        return self.html
+    def title(self) -> str:
+        return f"Cells that follow: {self.property}" if self.property else "Cells over a text"
 
-    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
-        """Write a self-contained HTML page."""
-        title = "; ".join(map(str, self.values))
-        with whole_file(path, force=force) as file:
-            file.write_text(page(title, f"<h1>{escaped(title.capitalize())}</h1>\n{self.html}"), encoding="utf-8")
+    def records(self) -> list[dict[str, Any]]:
+        """The cells most correlated with the property; without one, the chosen cells and the range of their values."""
+        if self.property:
+            return [
+                {"layer": layer, "reads": half, "cell": number, "correlation": correlation}
+                for (layer, half, number), correlation in self.correlated
+            ]
+        return [
+            {
+                "layer": each.layer,
+                "reads": each.half,
+                "cell": each.number,
+                "lowest": float(values.min()),
+                "mean": float(values.mean()),
+                "highest": float(values.max()),
+            }
+            for each, values in self.values.items()
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        cells = [{**each._asdict(), "values": values.tolist()} for each, values in self.values.items()]
+        return {
+            **super().to_json(),
+            "property": self.property or None,
+            "value": self.value,
+            "text": self.text,
+            "spans": self.spans.tolist(),
+            "cells": cells,
+        }
+
+    def page_body(self) -> str:
+        unit = "tanh of the cell state" if self.value == "cell" else "output of the cell"
+        table = figures_table(self.header(), self.rows())
+        return "\n".join(
+            [
+                '<div class="cells">',
+                f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {unit}</p>',
+                *(self._colored(each, values) for each, values in self.values.items()),
+                '<p class="faint">Hover over a piece to see its value.</p>',
+                *([f"<h3>Cells correlated with: {escaped(self.property)}</h3>", table] if self.property else []),
+                "</div>",
+            ]
+        )
+
+    def _colored(self, cell: Cell, values: NDArray[Any]) -> str:
+        """The text with every piece in its color."""
+        pieces = zip(self.spans[:MOST_PIECES].tolist(), values[:MOST_PIECES].tolist(), strict=True)
+        spans = ((start, end, signed_shade(value), f"{value:+.2f}") for (start, end), value in pieces)
+        colored = shaded_spans(self.text, spans, whole=len(self.spans) <= MOST_PIECES)
+        return f'<h3>{escaped(str(cell).capitalize())}</h3>\n<div class="text" dir="auto">{colored}</div>'
 
 
-def cells(
-    model: Model,
+def cells_over(
+    bundle: Bundle,
     text: str | Sequence[str],
     *,
+    model: str = "",
+    data: str = "",
     cell: int | Sequence[int] | None = None,
     layer: int = -1,
     half: Half | None = None,
     value: Value = "cell",
     property: str | Property | None = None,
     top: int = 10,
-) -> CellView:
-    """A text colored by the values of single cells of a recurrent model after each piece.
+) -> CellFindings:
+    """The values of single cells of a recurrent model over a text, after each piece.
 
-        >>> view = polyseme.analysis.cells(model, text, cell=17, layer=1)            # doctest: +SKIP
-        >>> view = polyseme.analysis.cells(model, text, property="inside quotes")    # doctest: +SKIP
-        >>> view.save("cells.html")                                                  # doctest: +SKIP
-
-    Args:
-        model: a recurrent language model, or ELMo.
-        text: a text (or its words).
-        cell: the number of a cell, or several, counted from 0; None: the one most correlated with the property.
-        layer: the layer that it is in: 1 is the first above the token layer, −1 the top.
-        half: the reading direction, in a model with both; None: the first that exists.
-        value: the `cell` state (its tanh, from −1 to 1), or the cell's `output`.
-        property: a property that cells may follow, as for `correlated_cells`; the most correlated cells of all layers
-            and directions are listed.
-        top: how many of them.
+    `cell` is one, or several; None: the one that is most correlated with the property.
     """
-    chosen = _chosen(model, cell, layer, half, value)
+    started = time.perf_counter()
+    chosen = _chosen(bundle, cell, layer, half, value)
     correlated: list[CorrelatedCell] = []
     name = ""
     if property is not None:
         name, _ = find_property(property)
-        correlated = correlated_cells(model, text, property, value=value, top=top)
+        correlated = correlated_cells(bundle, text, property, value=value, top=top)
         if not chosen:
             if not correlated:
                 raise OptionError(
@@ -121,55 +148,36 @@ def cells(
             chosen = [correlated[0].cell]
     elif not chosen:
         raise OptionError("Name a cell by its number, or a property by which one is chosen, as in 'inside quotes'.")
-    [readings] = read_cells(model.bundle, text, value=value, layer=chosen[0].layer, half=chosen[0].half)
-    values = {each: readings.values[:, each.number] for each in chosen}
-    whole = to_document(text, 0).text
-    unit = "tanh of the cell state" if value == "cell" else "output of the cell"
-    n_pieces = len(readings.spans)
-    more = "" if n_pieces <= MOST_PIECES else f" The first {MOST_PIECES:,} of {n_pieces:,} pieces are shown."
-    html = "\n".join(
-        [
-            f'<div class="polyseme-cells"><style>{_style()}</style>',
-            f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {unit}</p>',
-            *(_colored(whole, readings, each, cell_values) for each, cell_values in values.items()),
-            f'<p class="note">Hover over a piece to see its value.{more}</p>',
-            *([_table(name, correlated)] if name else []),
-            "</div>",
-        ]
+    [readings] = read_cells(bundle, text, value=value, layer=chosen[0].layer, half=chosen[0].half)
+    document, n_pieces = to_document(text, 0), len(readings.spans)
+    notes = []
+    if n_pieces > MOST_PIECES:
+        notes.append(f"The first {MOST_PIECES:,} of {n_pieces:,} pieces are shown.")
+    n_runs = 2 if property is not None else 1
+    flops = n_runs * forward_flops(bundle.config, [n_pieces])
+    tally = Tally(documents=1, words=len(document.words), pieces=n_runs * n_pieces, flops=flops)
+    return CellFindings(
+        model=model,
+        data=data or repr(shortened(document.text)),
+        notes=notes,
+        cost=tally.cost(time.perf_counter() - started, bundle.device),
+        text=document.text,
+        spans=readings.spans,
+        values={each: readings.values[:, each.number] for each in chosen},
+        value=value,
+        property=name,
+        correlated=correlated,
     )
-    return CellView(whole, readings.spans, values, correlated, html)
 
 
-def _chosen(model: Model, cell: int | Sequence[int] | None, layer: int, half: Half | None, value: Value) -> list[Cell]:
+def _chosen(
+    bundle: Bundle, cell: int | Sequence[int] | None, layer: int, half: Half | None, value: Value
+) -> list[Cell]:
     """The cells that the caller names, if any; they must exist."""
-    number, direction, n_cells = find_layer(model.bundle.encoder, layer, half, value)
+    number, direction, n_cells = find_layer(bundle.encoder, layer, half, value)
     chosen = []
     for each in () if cell is None else [cell] if isinstance(cell, (int, np.integer)) else cell:
         if isinstance(each, bool) or not isinstance(each, (int, np.integer)) or not 0 <= each < n_cells:
             raise OptionError(f"Layer {number} has cells 0 to {n_cells - 1:,}. Got {each!r} instead.")
         chosen.append(Cell(number, direction, int(each)))
     return chosen
-
-
-def _colored(text: str, readings: Readings, cell: Cell, values: NDArray[Any]) -> str:
-    """The text with every piece in its color."""
-    pieces = zip(readings.spans[:MOST_PIECES].tolist(), values[:MOST_PIECES].tolist(), strict=True)
-    spans = ((start, end, signed_shade(value), f"{value:+.2f}") for (start, end), value in pieces)
-    colored = shaded_spans(text, spans, whole=len(readings.spans) <= MOST_PIECES)
-    return f'<h3>{escaped(str(cell).capitalize())}</h3>\n<div class="text" dir="auto">{colored}</div>'
-
-
-def _table(name: str, correlated: Sequence[CorrelatedCell]) -> str:
-    """The cells most correlated with a property."""
-    rows = "".join(
-        f"<tr><td>{each.cell.layer}</td><td>{each.cell.half}</td><td>{each.cell.number:,}</td>"
-        f"<td>{each.correlation:+.3f}</td></tr>"
-        for each in correlated
-    )
-    header = "".join(f"<th>{title}</th>" for title in ("layer", "reads", "cell", "correlation"))
-    return f"<h3>Cells correlated with: {escaped(name)}</h3>\n<table><tr>{header}</tr>{rows}</table>"
-
-
-@cache
-def _style() -> str:
-    return f"{_STYLE}\n{signed_shades('polyseme-cells')}"

@@ -8,9 +8,10 @@ Shapes: n pieces of the text, H cells.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -24,10 +25,6 @@ from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.parts.recurrence import Reader
 from polyseme.text.documents import to_document
 from polyseme.types import Batch
-
-if TYPE_CHECKING:
-    from polyseme.api import Model
-
 
 Half = Literal["forwards", "backwards"]
 """The direction in which a layer reads."""
@@ -66,15 +63,15 @@ class Readings:
 
 
 def correlated_cells(
-    model: Model, text: str | Sequence[str], property: str | Property, *, value: Value = "cell", top: int = 10
+    bundle: Bundle, text: str | Sequence[str], property: str | Property, *, value: Value = "cell", top: int = 10
 ) -> list[CorrelatedCell]:
     """The cells most correlated with a property of the text, by Pearson's correlation over its pieces, strongest first.
 
     Args:
-        model: a recurrent language model, or ELMo.
+        bundle: a recurrent language model, or ELMo.
         text: a text (or its words).
-        property: inside quotes, inside brackets, position in line, position in word, or a function from a text to one
-            number for each of its characters. A piece takes the number of the character that was read last of it.
+        property: one of `PROPERTIES`, or a function from a text to one number for each of its characters. A piece
+            takes the number of the character that was read last of it.
         value: the `cell` state (its tanh), or the `output`.
         top: how many cells are returned.
     """
@@ -84,7 +81,7 @@ def correlated_cells(
     name, function = find_property(property)
     targets = values_of(name, function, document.text)
     correlated: list[CorrelatedCell] = []
-    for readings in read_cells(model.bundle, text, value=value):
+    for readings in read_cells(bundle, text, value=value):
         cells = _correlations(readings, targets, name)
         best = np.argsort(-np.abs(np.nan_to_num(cells)), kind="stable")[:top]
         correlated += [
@@ -167,7 +164,8 @@ def _readers(encoder: Encoder) -> Mapping[tuple[int, Half], Reader]:
     if not isinstance(encoder, (Recurrent, TwoWay)):
         raise ModelError(
             f"An encoder of kind {encoder.config.kind!r} has no cells. Only recurrent models have them: LSTM "
-            "language models, ELMo, and recurrent sequence to sequence."
+            "language models, ELMo, and recurrent sequence to sequence. A Transformer has attention heads instead: see "
+            "`polyseme attention` and `polyseme heads`."
         )
     readers: dict[tuple[int, Half], Reader] = {}
     for stack in encoder.halves():
@@ -220,6 +218,7 @@ Property = Callable[[str], Sequence[float]]
 """From a text to one number for each of its characters."""
 Floats = NDArray[np.float64]
 
+_IF = re.compile(r"(?<![\w.$])(?:el)?if(?!\w)")
 BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 
@@ -239,6 +238,25 @@ def inside_brackets(text: str) -> list[float]:
     [0.0, 1.0, 1.0, 2.0, 2.0, 1.0, 0.0]
     """
     return _running(text, lambda depth, char: max(depth + BRACKETS.get(char, 0), 0))
+
+
+def inside_if(text: str) -> list[float]:
+    """1 in the condition of an `if` or `elif` of program code: from the keyword to the bracket that closes the
+    condition, or outside of brackets to a colon, an opening brace, a semicolon or the end of the line.
+
+    >>> "".join("01"[int(inside)] for inside in inside_if("if (a) b; if c: d"))
+    '01111000001110000'
+    """
+    values = [0.0] * len(text)
+    for match in _IF.finditer(text):
+        depth, bracketed = 0, text[match.end() :].lstrip(" ").startswith("(")
+        for place in range(match.end() - 1, len(text)):
+            depth += BRACKETS.get(text[place], 0) if text[place] != "{" else 0
+            closed = bracketed and depth == 0 and text[place] == ")"
+            if depth < 0 or closed or (depth == 0 and text[place] in ":{;\n"):
+                break
+            values[place] = 1.0
+    return values
 
 
 def position_in_line(text: str) -> list[float]:
@@ -268,6 +286,7 @@ def _running(text: str, step: Callable[[int, str], int]) -> list[float]:
 PROPERTIES: Mapping[str, Property] = {
     "inside quotes": inside_quotes,
     "inside brackets": inside_brackets,
+    "inside if": inside_if,
     "position in line": position_in_line,
     "position in word": position_in_word,
 }

@@ -45,8 +45,8 @@ def no_attentions(bundle: Bundle) -> ModelError:
     """Why the attention of a model cannot be looked at, and what it has instead."""
     if isinstance(bundle.encoder, Recurrent | TwoWay):
         instead = (
-            "It reads word by word, and what it has instead are recurrent cells: polyseme.analysis.cells shows what "
-            "single cells follow."
+            "It reads word by word, and what it has instead are recurrent cells: polyseme cells shows what single "
+            "cells follow."
         )
     elif bundle.config.direction == "none":
         instead = (

@@ -57,6 +57,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "heads": "Find the attention heads that follow dependency relations.",
         "attribute": "Show what each word adds to a task model's score.",
         "uses": "Compare the uses of a word, layer by layer, with its neighbors.",
+        "cells": "Show what single cells of a recurrent model follow.",
     },
     "Models": {
         "models": "List the packaged models, and which verb uses which.",

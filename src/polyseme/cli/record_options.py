@@ -117,6 +117,14 @@ def _numbers(text: str | None, flag: str) -> tuple[float, ...] | None:
         raise OptionError(f"{flag} wants numbers with commas between them. Got {text!r} instead.") from None
 
 
+def _whole_numbers(text: str | None, flag: str) -> tuple[int, ...] | None:
+    """Whole numbers with commas between them."""
+    try:
+        return None if text is None else tuple(map(int, text.split(",")))
+    except ValueError:
+        raise OptionError(f"{flag} wants whole numbers with commas between them. Got {text!r} instead.") from None
+
+
 def _column(text: str | None, flag: str) -> str | int | None:
     """A name, or a number from 1 on."""
     return int(text) if text is not None and text.isdecimal() else text
@@ -212,6 +220,7 @@ _SPELLED: Mapping[str, Mapping[Any, str]] = {"early_stopping": {False: "off"}}
 PARSERS: Mapping[str, Callable[[Any, str], Any]] = {
     "names": _names,
     "numbers": _numbers,
+    "whole numbers": _whole_numbers,
     "column": _column,
     "columns": _columns,
     "seeds": _seeds,
