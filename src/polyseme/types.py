@@ -252,10 +252,13 @@ class States:
 
 
 class NextPiece(Protocol):
-    """The interface for `generating/`: log-probabilities of the next piece, step by step."""
+    """The interface for `generating/`: the scores of the next piece, step by step."""
+
+    normalized: bool
+    """Whether scores are log-probabilities; otherwise they are that up to a constant per row, as networks score."""
 
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
-        """Read the prompts: log-probabilities [R, V] of the next piece of each, and the memory for the next step."""
+        """Read the prompts: scores [R, V] of the next piece of each, and the memory for the next step."""
 
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         """Read one more piece per row."""

@@ -9,6 +9,7 @@ import torch
 
 from polyseme.errors import InputError
 from polyseme.generating.language_model import LanguageModel
+from polyseme.generating.next_piece import log_probs_from
 from polyseme.scoring.scorer import Scorer
 from polyseme.scoring.target_rows import ScoringMethod, ScoringRequest, TargetScores, Usage, flat
 from polyseme.types import Batch, Tokenizer
@@ -63,7 +64,8 @@ class StepwiseScoring(ScoringMethod):
         first = 0 if self.before else 1
         rows = [self.before] * len(texts) if self.before else [(int(pieces[start]),) for start in starts]
         batch = Batch(torch.tensor(rows, device=device))
-        log_probs, memory = self.model.next_piece.start(batch, len(self.before) + int(sizes.max()))
+        scored, memory = self.model.next_piece.start(batch, len(self.before) + int(sizes.max()))
+        log_probs = log_probs_from(self.model.next_piece, scored)
         for place in range(first, int(sizes.max())):
             going = int(np.count_nonzero(sizes > place))
             if going < len(log_probs):
@@ -77,4 +79,5 @@ class StepwiseScoring(ScoringMethod):
             going = int(np.count_nonzero(sizes > place + 1))
             if going:
                 memory = memory.select(torch.arange(going, device=device))
-                log_probs, memory = self.model.next_piece.step(Batch(theirs[:going, None]), memory)
+                scored, memory = self.model.next_piece.step(Batch(theirs[:going, None]), memory)
+                log_probs = log_probs_from(self.model.next_piece, scored)

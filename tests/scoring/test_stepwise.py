@@ -24,6 +24,8 @@ TEXTS = ["The vase broke.", "", "crane", "Sandy broke the law. Dawn broke.", "cr
 class Bigram:
     """Counts of pairs, one added to each."""
 
+    normalized = True
+
     def __init__(self, pieces: Sequence[int], n_pieces: int) -> None:
         counts = torch.ones(n_pieces, n_pieces, dtype=torch.float64)
         for one, other in itertools.pairwise(pieces):

@@ -2,7 +2,8 @@
 
 As `transformers` does it, with the same results: of twice as many candidates as the beam is wide, those that end
 are kept as finished if they are among the first half, by log-probability / length ^ penalty, the end piece counted; the
-others are continued. What differs is that each prompt ends by itself.
+others are continued. Repetition control works on log-probabilities here. What differs is that each prompt ends by
+itself.
 
 Shapes: P prompts, B texts of a beam, K = 2·B candidates, V pieces in the vocabulary.
 """
@@ -52,9 +53,9 @@ def search(
     lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
     growing = _Growing(model, decoding, text_of)
     beams = [_Beam(number, [Written()], []) for number in range(len(prompts))]
-    log_probs = lines.start()
+    scores = lines.start()
     for n_new in range(1, decoding.max_new + 1):
-        shaped = shaping(log_probs, lines, n_new - 1)
+        shaped = shaping(lines.log_probs(scores), lines, n_new - 1)
         rows: list[int] = []
         chosen: list[int] = []
         first = 0
@@ -70,7 +71,7 @@ def search(
             n_idle = len(prompts) * width - len(rows)
             rows, chosen = rows + rows[:1] * n_idle, chosen + chosen[:1] * n_idle
         lines.select(rows)
-        log_probs = lines.advance(torch.tensor(chosen, device=model.device))
+        scores = lines.advance(torch.tensor(chosen, device=model.device))
     return [beam.ended[: decoding.n] for beam in beams]
 
 

@@ -79,18 +79,18 @@ class _Writing:
 
     def run(self) -> list[list[Written]]:
         decoding, n = self.decoding, self.decoding.n
-        log_probs = self.lines.start()
+        scores = self.lines.start()
         if n > 1:
-            rows = [prompt for prompt in range(len(log_probs)) for _ in range(n)]
-            log_probs = log_probs[rows]
+            rows = [prompt for prompt in range(len(scores)) for _ in range(n)]
+            scores = scores[rows]
             self.lines.select(rows)
         on_gpu = self.model.device.type == "cuda"
         looks_often = not on_gpu or decoding.stop or self.on_piece is not None or self.shaping.may_forbid_all
         for n_new in range(decoding.max_new):
-            shaped = self.shaping(log_probs, self.lines, n_new)
+            shaped = self.shaping(scores, self.lines, n_new)
             drawn = None if self.streams is None else self.streams[:, n_new]
             chosen = choose(shaped, decoding, drawn)
-            self.unseen.append((chosen, self._likelihood(log_probs, shaped, chosen)))
+            self.unseen.append((chosen, self._likelihood(scores, shaped, chosen)))
             last = n_new == decoding.max_new - 1
             if last or looks_often or len(self.unseen) >= STEPS_UNSEEN:
                 self._look(last)
@@ -99,7 +99,7 @@ class _Writing:
                     break
                 if len(rows) <= len(self.at_work) // 2 and not on_gpu:
                     chosen = self._continue_with(rows, chosen)
-            log_probs = self.lines.advance(chosen)
+            scores = self.lines.advance(chosen)
         return [self.written[first : first + n] for first in range(0, len(self.written), n)]
 
     def _continue_with(self, rows: Sequence[int], chosen: Tensor) -> Tensor:
@@ -108,9 +108,9 @@ class _Writing:
         self.streams = None if self.streams is None else self.streams[rows]
         return chosen[rows]
 
-    def _likelihood(self, log_probs: Tensor, shaped: Tensor, chosen: Tensor) -> Tensor:
+    def _likelihood(self, scores: Tensor, shaped: Tensor, chosen: Tensor) -> Tensor:
         """By the model's own distribution; minus infinity where every piece was forbidden."""
-        own = log_probs.gather(1, chosen[:, None])[:, 0]
+        own = self.lines.log_probs(scores).gather(1, chosen[:, None])[:, 0]
         if not self.shaping.may_forbid_all:
             return own
         return own.masked_fill(shaped.amax(dim=-1) == NEVER, NEVER)

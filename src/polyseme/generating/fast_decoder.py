@@ -29,7 +29,7 @@ from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
 from polyseme.outputs.output import Output
-from polyseme.outputs.pieces import CausalOutput, MaskedOutput, TableOutput
+from polyseme.outputs.pieces import CausalOutput, MaskedOutput, TableOutput, single_precision
 from polyseme.outputs.softmaxes import SoftmaxOutput
 from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
@@ -63,11 +63,12 @@ def steps_fast(encoder: Encoder) -> bool:
     )
 
 
-def log_probs_of(output: Output, states: Tensor) -> Tensor:
-    """[R, D] → [R, V], never in half precision: there, many pieces would be exactly as likely."""
-    if states.dtype in (torch.bfloat16, torch.float16) and isinstance(output, WITH_LOGITS):
-        return output.logits(states).float().log_softmax(dim=-1)
-    return output.log_probs(states)
+def scores_of(output: Output, states: Tensor) -> Tensor:
+    """[R, D] → [R, V]: the output's logits, where it has any, else its log-probabilities.
+
+    Never in half precision: there, many pieces would be exactly as likely.
+    """
+    return single_precision(output.logits(states)) if isinstance(output, WITH_LOGITS) else output.log_probs(states)
 
 
 class AnyProduct(Protocol):
@@ -166,8 +167,8 @@ class FastSteps:
         lengths = memory.lengths
         n_slots = int(lengths.max()) + 1
         level = bool((lengths == lengths[0]).all())
-        log_probs = self.run(pieces, memory, n_slots=n_slots, level=level)
-        return log_probs, dataclasses.replace(memory, lengths=lengths + 1)
+        scores = self.run(pieces, memory, n_slots=n_slots, level=level)
+        return scores, dataclasses.replace(memory, lengths=lengths + 1)
 
     def run(self, pieces: Tensor, memory: Cache, *, n_slots: int, level: bool = False) -> Tensor:
         """The step itself: log-probabilities [R, V] after `pieces` [R], written into slots `memory.lengths`.
@@ -220,11 +221,8 @@ class FastSteps:
                 x = layer.feed_forward_norm(x)
         x = encoder.norm(x)
         if layout.vocabulary is None:
-            return log_probs_of(self.output, x)
-        logits = layout.vocabulary(x if layout.scale == 1.0 else x * layout.scale)
-        if logits.dtype in (torch.bfloat16, torch.float16):
-            logits = logits.float()
-        return logits.log_softmax(dim=-1)
+            return scores_of(self.output, x)
+        return single_precision(layout.vocabulary(x if layout.scale == 1.0 else x * layout.scale))
 
     def _hidden(self, lengths: Tensor, n_slots: int, level: bool) -> dict[str, Tensor | None]:
         """For each mask of the config what is added to the scores, [R, 1 or H, 1, S].
@@ -314,7 +312,7 @@ class Graph:
         )
         source_lengths = None if like.source_lengths is None else torch.zeros_like(like.source_lengths)
         self.memory = Cache(torch.zeros_like(like.lengths), keys, values, source_keys, source_values, source_lengths)
-        self.log_probs: Tensor
+        self.scores: Tensor
         self._captured: torch.cuda.CUDAGraph | None = None
         self._returned: Cache | None = None
 
@@ -324,7 +322,7 @@ class Graph:
         self.pieces.copy_(pieces)
         self._run()
         self._returned = dataclasses.replace(self.memory)
-        return self.log_probs.clone(), self._returned
+        return self.scores.clone(), self._returned
 
     def _take_in(self, memory: Cache) -> None:
         if memory.keys[0].data_ptr() == self.memory.keys[0].data_ptr():
@@ -340,7 +338,7 @@ class Graph:
             self.memory.source_lengths.copy_(memory.source_lengths)
 
     def _step(self) -> None:
-        self.log_probs = self.steps.run(self.pieces, self.memory, n_slots=self.n_slots)
+        self.scores = self.steps.run(self.pieces, self.memory, n_slots=self.n_slots)
         self.memory.lengths.add_(1)
 
     def _run(self) -> None:

@@ -18,19 +18,26 @@ from torch import Tensor
 
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import ModelError
-from polyseme.generating.fast_decoder import FastSteps, log_probs_of, steps_fast
+from polyseme.generating.fast_decoder import FastSteps, scores_of, steps_fast
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import Causal
 from polyseme.parts.memory_and_cache import Cache, Memory, Segments
 from polyseme.text.character_tokenizer import WordTable
-from polyseme.types import Batch, States
+from polyseme.types import Batch, NextPiece, States
 
 ROUND_CAPACITY = 128
 """On a GPU, caches are this many slots or a multiple, so that few shapes serve all prompts."""
 
 
+def log_probs_from(next_piece: NextPiece, scores: Tensor) -> Tensor:
+    """The log-probabilities behind scores, [R, V]."""
+    return scores if next_piece.normalized else scores.log_softmax(dim=-1)
+
+
 class StepByStep:
     """A causal encoder with a memory, and the output that reads its top layer."""
+
+    normalized = False
 
     def __init__(self, encoder: Encoder, output: Output, *, fast: bool = True) -> None:
         self.encoder = encoder
@@ -63,7 +70,7 @@ class StepByStep:
         states = self.encoder(batch, layers=[-1], memory=memory)
         top = states[-1]  # [R, T, D]
         last = top[:, -1] if batch.lengths is None else _at(top, batch.lengths - 1)
-        return log_probs_of(self.output, last), _memory_of(self.encoder, states)
+        return scores_of(self.output, last), _memory_of(self.encoder, states)
 
     def _read_in_segments(self, batch: Batch, memory: Memory, window: int) -> tuple[Tensor, Memory]:
         """Segment after segment, each as long as the encoder reads at once; a row's last piece may be in any."""
@@ -78,11 +85,13 @@ class StepByStep:
             last = reached if last is None else torch.where((here > 0)[:, None], reached, last)
         if last is None:
             raise ModelError("There is nothing to read.")
-        return log_probs_of(self.output, last), memory
+        return scores_of(self.output, last), memory
 
 
 class SpelledSteps:
     """Words by number, read by their characters: the forward half of a two-way encoder, and its softmax."""
+
+    normalized = False
 
     def __init__(self, encoder: Encoder, output: Output, words: WordTable) -> None:
         self.steps = StepByStep(encoder, output)
@@ -125,6 +134,8 @@ class Rereading:
     none, the state of the row's last piece says what follows.
     """
 
+    normalized = False
+
     def __init__(
         self, encoder: Encoder, output: Output, *, after: Sequence[int] = (), segments: Sequence[int] = ()
     ) -> None:
@@ -156,7 +167,7 @@ class Rereading:
                 segments = torch.zeros_like(pieces)
                 segments.scatter_(1, places, pieces.new_tensor(self.segments).expand_as(places))
         states = self.encoder(Batch(pieces, lengths + n_after, segments), layers=[-1])[-1]
-        return log_probs_of(self.output, _at(states, lengths if n_after else lengths - 1)), memory
+        return scores_of(self.output, _at(states, lengths if n_after else lengths - 1)), memory
 
 
 class Querying:
@@ -165,6 +176,8 @@ class Querying:
     It knows its place, and sees the pieces before it. Pieces go into the encoder's memory where that keeps
     everything; else the row is read again for each piece.
     """
+
+    normalized = False
 
     def __init__(self, encoder: Encoder, output: Output) -> None:
         self.encoder = encoder
@@ -196,8 +209,8 @@ class Querying:
             layers=[-1],
             memory=memory,
         )
-        log_probs = log_probs_of(self.output, states.queries[states.depth][:, 0])
-        return log_probs, Memory(lengths) if memory is None else _memory_of(self.encoder, states)
+        scores = scores_of(self.output, states.queries[states.depth][:, 0])
+        return scores, Memory(lengths) if memory is None else _memory_of(self.encoder, states)
 
 
 def _lengths(batch: Batch) -> Tensor:

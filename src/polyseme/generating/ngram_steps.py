@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from polyseme.errors import ModelError
+from polyseme.generating.next_piece import log_probs_from
 from polyseme.ngrams.model_folder import NGramModel
 from polyseme.ngrams.tables import Ints
 from polyseme.parts.memory_and_cache import Memory
@@ -29,6 +30,8 @@ class NGramMemory(Memory):
 
 class NGramSteps:
     """An n-gram model, step by step."""
+
+    normalized = True
 
     def __init__(self, model: NGramModel) -> None:
         self.tables = model.tables
@@ -64,6 +67,8 @@ class MixtureMemory(Memory):
 class MixtureSteps:
     """Several models over the same pieces, step by step, mixed."""
 
+    normalized = True
+
     def __init__(self, parts: Sequence[NextPiece], weights: Sequence[float], n_pieces: int) -> None:
         self.parts = parts
         self.weights = weights
@@ -79,6 +84,7 @@ class MixtureSteps:
 
     def _mixed(self, results: Sequence[tuple[Tensor, Memory]]) -> tuple[Tensor, Memory]:
         weights = results[0][0].new_tensor(self.weights).log()
-        each = torch.stack([log_probs[:, : self.n_pieces] for log_probs, _ in results])
+        parts = zip(self.parts, results, strict=True)
+        each = torch.stack([log_probs_from(part, scores)[:, : self.n_pieces] for part, (scores, _) in parts])
         log_probs = (each + weights[:, None, None]).logsumexp(dim=0)
         return log_probs, MixtureMemory(results[0][1].lengths, tuple(memory for _, memory in results))

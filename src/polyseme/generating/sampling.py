@@ -31,11 +31,11 @@ def streams(seed: int, prompts: Sequence[int], n: int, max_new: int) -> Tensor:
     return torch.from_numpy(uniform(row_keys(seed, draw, index), "pieces", max_new))
 
 
-def choose(log_probs: Tensor, decoding: Decoding, numbers: Tensor | None) -> Tensor:
-    """One piece per row, [R]: the likeliest of `log_probs` [R, V], or with `numbers` [R] in [0, 1) one drawn."""
+def choose(scores: Tensor, decoding: Decoding, numbers: Tensor | None) -> Tensor:
+    """One piece per row, [R]: the likeliest by `scores` [R, V], or with `numbers` [R] in [0, 1) one drawn."""
     if numbers is None:
-        return log_probs.argmax(dim=-1)
-    return draw(narrowed(log_probs.double() / decoding.heat, decoding.top_k, decoding.top_p), numbers)
+        return scores.argmax(dim=-1)
+    return draw(narrowed(scores.double() / decoding.heat, decoding.top_k, decoding.top_p), numbers)
 
 
 def narrowed(scores: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
@@ -78,16 +78,20 @@ def _last_within(scores: Tensor, share: float) -> Tensor:
 # --- repetition control -----------------------------------------------------------------------------------------------
 
 
-def penalized(log_probs: Tensor, pieces: Tensor, lengths: Tensor, penalty: float) -> Tensor:
-    """The same with the log-probabilities of all pieces in a row, `pieces` [R, T] up to `lengths` [R], multiplied."""
+def penalized(scores: Tensor, pieces: Tensor, lengths: Tensor, penalty: float) -> Tensor:
+    """The same with the scores of all pieces in a row lowered, `pieces` [R, T] up to `lengths` [R].
+
+    A score below 0, as all log-probabilities are, is multiplied; one over 0 is divided (CTRL, Keskar et al. 2019).
+    """
     inside = torch.arange(pieces.shape[1], device=pieces.device) < lengths[:, None]
-    return torch.where(_among(log_probs, pieces, inside), log_probs * penalty, log_probs)
+    lowered = torch.where(scores < 0, scores * penalty, scores / penalty)
+    return torch.where(_among(scores, pieces, inside), lowered, scores)
 
 
-def without_repeats(log_probs: Tensor, pieces: Tensor, lengths: Tensor, n: int) -> Tensor:
+def without_repeats(scores: Tensor, pieces: Tensor, lengths: Tensor, n: int) -> Tensor:
     """The same with every piece forbidden that would complete `n` pieces which the row has in this order already."""
     if pieces.shape[1] < n:
-        return log_probs
+        return scores
     windows = pieces.unfold(1, n, 1)  # [R, T - n + 1, n]
     ends = torch.arange(n, pieces.shape[1] + 1, device=pieces.device)
     inside = ends <= lengths[:, None]
@@ -95,21 +99,21 @@ def without_repeats(log_probs: Tensor, pieces: Tensor, lengths: Tensor, n: int) 
         places = lengths[:, None] - n + 1 + torch.arange(n - 1, device=pieces.device)
         latest = pieces.gather(1, places.clamp(min=0))  # [R, n - 1]
         inside = inside & (windows[..., :-1] == latest[:, None]).all(dim=-1)
-    return log_probs.masked_fill(_among(log_probs, windows[..., -1], inside), NEVER)
+    return scores.masked_fill(_among(scores, windows[..., -1], inside), NEVER)
 
 
-def _among(log_probs: Tensor, pieces: Tensor, counted: Tensor) -> Tensor:
+def _among(scores: Tensor, pieces: Tensor, counted: Tensor) -> Tensor:
     """[R, V]: which pieces of the vocabulary are among those of `pieces` that are `counted`, both [R, ·].
 
     The pieces of a text need not be of the vocabulary: a model that spells words reads any.
     """
-    known = pieces < log_probs.shape[1]
+    known = pieces < scores.shape[1]
     pieces, counted = pieces.where(known, 0), counted & known
-    among = torch.zeros(log_probs.shape, dtype=torch.int32, device=log_probs.device)
+    among = torch.zeros(scores.shape, dtype=torch.int32, device=scores.device)
     return among.scatter_reduce(1, pieces, counted.int(), "amax") > 0
 
 
-# --- what options make of log-probabilities before a piece is chosen --------------------------------------------------
+# --- what options make of scores before a piece is chosen -------------------------------------------------------------
 
 
 class Shaping:
@@ -125,19 +129,18 @@ class Shaping:
         self.may_forbid_all = decoding.no_repeat_ngram > 0
         """Whether it can come to pass that no piece is left."""
 
-    def __call__(self, log_probs: Tensor, lines: Lines, n_new: int) -> Tensor:
-        """[R, V] → [R, V], after so many new pieces."""
+    def __call__(self, scores: Tensor, lines: Lines, n_new: int) -> Tensor:
+        """[R, V] → [R, V], after so many new pieces. In beams, scores are log-probabilities."""
         decoding = self.decoding
         forced = self.first if n_new == 0 and self.first is not None else None
         forced = self.last if n_new == decoding.max_new - 1 and self.last is not None else forced
         if forced is not None:
-            only = torch.full_like(log_probs, NEVER)
+            only = torch.full_like(scores, NEVER)
             only[:, forced] = 0.0
             return only
-        longest = max(lines.sizes)
         if decoding.repetition_penalty != 1:
-            log_probs = penalized(log_probs, lines.pieces[:, :longest], lines.lengths, decoding.repetition_penalty)
+            scores = penalized(scores, *lines.whole(), decoding.repetition_penalty)
         if decoding.no_repeat_ngram:
-            log_probs = without_repeats(log_probs, lines.pieces[:, :longest], lines.lengths, decoding.no_repeat_ngram)
+            scores = without_repeats(scores, *lines.whole(), decoding.no_repeat_ngram)
         never = self.early if n_new < decoding.min_new else self.forbidden
-        return log_probs.index_fill(1, never, NEVER) if len(never) else log_probs
+        return scores.index_fill(1, never, NEVER) if len(never) else scores

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from polyseme.generating.language_model import LanguageModel
+from polyseme.generating.next_piece import log_probs_from
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, States
 
@@ -52,10 +53,19 @@ class Lines:
         self.memory: Memory
 
     def start(self) -> Tensor:
-        """Read the sources, if there are any, and the prompts; log-probabilities [R, V] of what follows each."""
+        """Read the sources, if there are any, and the prompts; scores [R, V] of what follows each."""
         source = None if self.sources is None else self.model.read_source(self.sources)
-        log_probs, self.memory = self._reread(range(len(self.sizes)), source)
-        return log_probs
+        scores, self.memory = self._reread(range(len(self.sizes)), source)
+        return scores
+
+    def log_probs(self, scores: Tensor) -> Tensor:
+        """The log-probabilities behind the scores of `start` and `advance`."""
+        return log_probs_from(self.model.next_piece, scores)
+
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """What the rows have been so far, the pieces before them included, [R, T], and their lengths [R]."""
+        before = self.pieces.new_tensor(self.model.before).expand(len(self.pieces), -1)
+        return torch.cat([before, self.pieces[:, : max(self.sizes)]], dim=1), self.lengths + before.shape[1]
 
     def select(self, rows: Sequence[int]) -> None:
         """Continue with these rows, in this order; a row may be picked more than once."""
@@ -69,12 +79,12 @@ class Lines:
         self.firsts = [self.firsts[row] for row in rows]
 
     def advance(self, chosen: Tensor) -> Tensor:
-        """Write one piece per row, `chosen` [R], and read it; log-probabilities [R, V] of what follows."""
+        """Write one piece per row, `chosen` [R], and read it; scores [R, V] of what follows."""
         if self.stride is not None:
             self._move([row for row, size in enumerate(self.sizes) if self._first(size + 1) != self.firsts[row]])
         self.write(chosen)
-        log_probs, self.memory = self.model.next_piece.step(Batch(chosen[:, None]), self.memory)
-        return log_probs
+        scores, self.memory = self.model.next_piece.step(Batch(chosen[:, None]), self.memory)
+        return scores
 
     def write(self, chosen: Tensor) -> None:
         """Write one piece per row, without reading it."""

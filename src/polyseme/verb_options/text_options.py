@@ -120,7 +120,7 @@ class DecodingOptions(Options):
     )
     n: int = option(1, "Texts per prompt: samples, or the best of a beam.", "N")
     repetition_penalty: float = option(
-        1.0, "Factor of the log-probability of pieces that occur in the text already, prompt included.", "FACTOR"
+        1.0, "Factor by which pieces that occur in the text already, prompt included, get less likely.", "FACTOR"
     )
     no_repeat_ngram: int = option(0, "Never repeat a sequence of N pieces; 0 is no bound.", "N")
     stop: str | Sequence[str] = option(
