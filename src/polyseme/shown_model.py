@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from polyseme.bundle import Bundle
+from polyseme.bundle import Bundle, model_folder
 from polyseme.extras import later
 from polyseme.result_tables import ShownAsTable, Table
 
 _WHOLE = 1000
 """Characters of a path that are always shown."""
+MOST_LABELS = 8
+"""Labels of a task that are shown."""
+TASK_VERBS = ("predict", "evaluate", "tradeoffs")
+"""What a task model is for."""
 WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
 """Models that have learned to write on; those that fill masks can only be made to."""
 
@@ -33,16 +39,22 @@ class Card(ShownAsTable):
     """The verbs that work with it."""
     settings: dict[str, Any]
     """The encoder's whole config."""
+    task: str | None = None
+    """What it was fitted to, with the labels, where it is a task model."""
+    heads: str | None = None
+    """How many attention heads are left, where some were pruned."""
 
     def table(self) -> Table:
         rows = [(name, ", ".join(value) if isinstance(value, tuple) else value) for name, value in vars(self).items()]
-        shown = [row for row in rows if row[0] not in ("family", "settings")]
+        unshown = {"family", "settings", *(name for name in ("task", "heads") if getattr(self, name) is None)}
+        shown = [row for row in rows if row[0] not in unshown]
         return Table(title=self.family, rows=shown, width=_WHOLE)
 
 
 def card_of(bundle: Bundle, path: str) -> Card:
     """The card of a model with an encoder."""
     config, tokenizer = bundle.config, bundle.text_tokenizer
+    card = later("polyseme.transfer.task_folder").task_card(model_folder(Path(path))) if path else None
     return Card(
         path=path,
         family=bundle.family.name,
@@ -54,9 +66,31 @@ def card_of(bundle: Bundle, path: str) -> Card:
         parameters=bundle.n_parameters(),
         outputs=tuple(bundle.outputs),
         tokenizer=f"{tokenizer.n_pieces:,} pieces, fingerprint {tokenizer.fingerprint[:12]}",
-        can=tuple(verbs_of(bundle)),
+        can=tuple(dict.fromkeys([*verbs_of(bundle), *(TASK_VERBS if card is not None else ())])),
         settings=config.to_json(),
+        task=None if card is None else _described_task(card),
+        heads=_heads_left(bundle),
     )
+
+
+def _described_task(card: Mapping[str, Any]) -> str:
+    """The kind of a task and its labels, or the first of them."""
+    kind, labels = card["reading"]["kind"], card["head"].get("labels") or []
+    first = ", ".join(labels[:MOST_LABELS])
+    more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
+    return f"{kind}: {first}{more}" if labels else str(kind)
+
+
+def _heads_left(bundle: Bundle) -> str | None:
+    """Of all stacks together; None where all heads are there."""
+    kind = later("polyseme.parts.attention").Attention
+    n_left = n_all = 0
+    for stack in (bundle.encoder, bundle.decoder):
+        for attention in () if stack is None else stack.modules():
+            if isinstance(attention, kind):
+                n_left += attention.n_heads
+                n_all += attention.n_heads if attention.heads is None else stack.config.n_heads  # type: ignore[union-attr]
+    return None if n_left == n_all else f"{n_left} of {n_all} attention heads"
 
 
 def verbs_of(bundle: Bundle) -> list[str]:

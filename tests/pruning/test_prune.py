@@ -154,6 +154,10 @@ def test_a_task_model_is_pruned(stars: Path, dev: Path, tmp_path: Path) -> None:
     assert "2 of 12 heads removed" in page
     assert page.count('class="none"') == 2
     assert "without 2 of its 12 attention heads" in (output / "README.md").read_text()
+    shown = polyseme.show(model=output)
+    assert (shown.heads, shown.task) == ("10 of 12 attention heads", "classify: bad, good")
+    assert {"predict", "evaluate", "tradeoffs", "embed"} <= {*shown.can}
+    assert polyseme.show(model=stars).heads is None
 
     further = polyseme.prune(model=output, heads="50%", dev=dev, device="cpu", points=2, reestimate=True)
     assert further.n_heads == 10

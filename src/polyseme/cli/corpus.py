@@ -9,6 +9,7 @@ import click
 import polyseme
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
+from polyseme.result_tables import counted
 from polyseme.verb_options.pretraining_options import CorpusOptions
 
 
@@ -32,8 +33,9 @@ def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
         corpus = polyseme.build_corpus(sources or None, output=output, **settings, progress=bar)
     train, held = corpus.counts("train"), corpus.counts("held")
     click.echo(
-        f"{output}: {train.documents:,} documents, {train.pieces:,} pieces to train on; {held.documents:,} documents, "
-        f"{held.pieces:,} pieces held out; a vocabulary of {corpus.tokenizer.n_pieces:,}",
+        f"{output}: {counted(train.documents, 'document')}, {train.pieces:,} pieces to train on; "
+        f"{counted(held.documents, 'document')}, {held.pieces:,} pieces held out; "
+        f"a vocabulary of {corpus.tokenizer.n_pieces:,}",
         err=True,
     )
     if corpus.notes and corpus.notes[0].startswith("The tokenizer was trained"):

@@ -40,8 +40,10 @@ def command(model: str | None, as_json: bool) -> None:
             _size(card),
             ("window", "no bound" if card.window is None else f"{card.window:,} pieces, specials included"),
             ("parameters", f"{card.parameters:,}"),
+            *([("heads left", card.heads)] if card.heads is not None else []),
             ("tokenizer", card.tokenizer),
             ("outputs", ", ".join(card.outputs) or "none"),
+            *([("task", card.task)] if card.task is not None else []),
             ("can", ", ".join(card.can)),
         ]
     )
