@@ -302,7 +302,7 @@ def _random(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = fresh_bundle(bundle)
-        fresh.encoder.to(bundle.device).eval()
+        fresh.to(bundle.device).eval()
         vectors = _vectors(fresh, prober.targets, prober.plan, needed, work)
         for group in _only(vectors.groups, singles):
             design = prober.design(group.vectors)
