@@ -35,8 +35,15 @@ LAYER_EXAMPLES = 65_536
 """Of more examples than that, a CPU fits the layers one after another: none then waits for the slowest."""
 FIRST_PART = 4096
 """Examples that a fit begins with at least; then four times as many, until it has all."""
-_HISTORY = 10
+ROUGH, ROUGH_STEPS = 1e-3, 60
+"""The tolerance on parts of the examples, and the most steps on each."""
+_HISTORY = 20
 _DECREASE = 1e-4
+
+
+History = deque[tuple[Tensor, Tensor, Tensor]]
+"""Steps, the changes of the gradient in them, and the inverses of their products; what one part of the examples taught
+holds for the next."""
 
 
 class Design(Protocol):
@@ -172,13 +179,18 @@ def _fit(
 ) -> tuple[Tensor, Tensor, int]:  # fmt: skip
     """Weights, the largest components of their gradients, and the number of steps, of layers fitted together."""
     weights = _first_weights(design, labels[numbers], n_labels) if start is None else start
+    history: History = deque(maxlen=_HISTORY)
     steps = 0
     for size in sizes:
         part = numbers[:: max(1, len(numbers) // size)] if size < len(numbers) else numbers
         task = _Task(design, labels, part, standard, n_labels, l2 / len(numbers), bias_l2)
         whole = size == sizes[-1]
         weights, gradient, done = _minimize(
-            task, weights, tolerance=tolerance if whole else max(tolerance, 1e-3), max_steps=max_steps if whole else 40
+            task,
+            weights,
+            history,
+            tolerance=tolerance if whole else max(tolerance, ROUGH),
+            max_steps=max_steps if whole else ROUGH_STEPS,
         )
         steps += done
     return weights, gradient, steps
@@ -273,10 +285,11 @@ class _Task:
         return multiply
 
 
-def _minimize(task: _Task, weights: Tensor, *, tolerance: float, max_steps: int) -> tuple[Tensor, Tensor, int]:
+def _minimize(
+    task: _Task, weights: Tensor, history: History, *, tolerance: float, max_steps: int
+) -> tuple[Tensor, Tensor, int]:
     """L-BFGS of all layers side by side; a layer that has converged stays where it is."""
     loss, gradient, curvature = task(weights)
-    history: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=_HISTORY)
     slack = 1e-6 if task.design.rows(task.numbers[:1]).dtype == torch.float32 else 1e-14
     for step in range(max_steps):
         largest = gradient.abs().amax((1, 2))
@@ -303,9 +316,7 @@ def _minimize(task: _Task, weights: Tensor, *, tolerance: float, max_steps: int)
     return weights, gradient.abs().amax((1, 2)), max_steps
 
 
-def _two_loops(
-    gradient: Tensor, history: deque[tuple[Tensor, Tensor, Tensor]], precondition: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _two_loops(gradient: Tensor, history: History, precondition: Callable[[Tensor], Tensor]) -> Tensor:
     """L-BFGS's estimate of the inverse Hessian times the gradient (Nocedal and Wright, algorithm 7.4), by layer."""
     q, alphas = gradient.clone(), []
     for moved, changed, inverse in reversed(history):

@@ -235,7 +235,7 @@ def probe_layers(
         notes=notes,
         cost=vectors.tally.cost(time.perf_counter() - started, bundle.device),
         target=targets.name,
-        unit=targets.unit,
+        unit=targets.noun,
         probe=plan.probe,
         split=plan.split,
         n_labels=len(targets.label_names),
@@ -359,10 +359,8 @@ def _confusions(names: Sequence[str], confusion: NDArray[np.int64]) -> list[Conf
 
 def _described(targets: Targets, plan: ProbePlan) -> str:
     train, judged = len(targets.splits["train"]), len(targets.splits[plan.split])
-    noun = targets.unit if targets.second is None or targets.unit == "arcs" else "pairs of spans"
-    return (
-        f"{targets.name}: {train:,} {noun} of train and {judged:,} of {plan.split}, {len(targets.label_names)} labels"
-    )
+    examples = f"{train:,} {targets.noun} of train and {judged:,} of {plan.split}"
+    return f"{targets.name}: {examples}, {len(targets.label_names)} labels"
 
 
 class _Progress:

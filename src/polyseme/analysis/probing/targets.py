@@ -76,6 +76,11 @@ class Targets:
     notes: tuple[str, ...] = ()
 
     @property
+    def noun(self) -> str:
+        """What is labeled, in words."""
+        return self.unit if self.second is None or self.unit == "arcs" else "pairs of spans"
+
+    @property
     def texts(self) -> NDArray[np.int64]:
         """[N]: the number of each example's (first) document."""
         numbers: NDArray[np.int64] = self.spans[self.first, 0]
