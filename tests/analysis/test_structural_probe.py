@@ -149,6 +149,16 @@ def test_the_map_with_the_lowest_loss_is_kept() -> None:
     assert torch.equal(again.maps, trained.maps)
 
 
+def test_the_size_of_vectors_does_not_matter() -> None:
+    trees = random_trees(40)
+    vectors = np.concatenate([path_vectors(trees), 1024 * path_vectors(trees)], axis=1)
+    settings = StructuralSettings(rank=4, epochs=3)
+    single = train_maps(ParsedVectors(trees, vectors[:, :1]), settings)
+    large = train_maps(ParsedVectors(trees, vectors[:, 1:]), settings)
+    torch.testing.assert_close(large.maps * 1024, single.maps)
+    assert large.losses == pytest.approx(single.losses)
+
+
 def test_spanning_trees_and_rank_correlations_equal_scipys() -> None:
     rng = np.random.default_rng(2)
     points = rng.normal(size=(3, 9, 2))

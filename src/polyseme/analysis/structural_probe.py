@@ -9,7 +9,9 @@ tree. For words i and j of a sentence of n words with vectors h:
 The losses are means over the sentences of a batch. As in the paper, training is Adam, and where the loss on sentences
 that are set aside does not fall, the learning rate is divided by 10 and Adam starts from scratch; as in the authors'
 program, it ends after 5 epochs without a lower loss, and the map with the lowest is taken. All layers are trained side
-by side, each with a learning rate of its own.
+by side, each with a learning rate of its own. Other than there, the vectors of each layer are multiplied by one number
+in training, which is then a factor of the map: the equations are the same, and layers with large states (norms before
+their parts) are trained as well as others.
 
 Shapes: L layers, R sentences of a batch, T words, D width of a layer, K rank of the map, N words of all sentences.
 """
@@ -38,6 +40,11 @@ INITIAL = 0.05
 """Maps begin uniform from −0.05 to 0.05, as in the authors' program."""
 HELD_OUT = 10
 """One in so many training sentences is set aside."""
+
+DEVIATION = 0.5
+"""The standard deviation of a layer's vectors in training, about that of BERT's, for which the learning rate was."""
+_ROWS = 8192
+"""Words whose vectors are read at a time where they are only summed."""
 
 Floats = NDArray[np.float64]
 
@@ -82,6 +89,17 @@ class ParsedVectors:
     def starts(self) -> NDArray[np.int64]:
         """Where each sentence begins in `vectors`."""
         return np.cumsum([0, *map(len, self.trees)])[:-1]
+
+    def deviations(self) -> Floats:
+        """[L]: the standard deviation of each layer's vectors around their mean, over all dimensions; never 0."""
+        n, n_layers, width = self.vectors.shape
+        sums, squares = np.zeros((n_layers, width)), np.zeros((n_layers, width))
+        for first in range(0, n, _ROWS):
+            part = np.asarray(self.vectors[first : first + _ROWS], np.float64)
+            sums += part.sum(0)
+            squares += np.square(part).sum(0)
+        variances = (squares / n - np.square(sums / n)).clip(min=0.0).mean(-1)
+        return np.where(variances > 0, np.sqrt(variances), 1.0)
 
 
 # --- the equations ----------------------------------------------------------------------------------------------------
@@ -171,8 +189,12 @@ class _Batch:
 class _Batches:
     """Sentences of similar length together, in the same batches in every epoch."""
 
-    def __init__(self, data: ParsedVectors, numbers: Sequence[int], kind: StructuralKind, size: int, device: str):
-        self.data, self.kind, self.device = data, kind, device
+    def __init__(
+        self, data: ParsedVectors, numbers: Sequence[int], settings: StructuralSettings, factors: Floats, device: str
+    ) -> None:
+        self.data, self.kind, self.device = data, settings.kind, device
+        self.factors = torch.from_numpy(factors).to(device)[:, None, None, None]
+        kind, size = settings.kind, settings.batch_size
         self.starts = data.starts()
         ordered = sorted(numbers, key=lambda number: len(data.trees[number]))
         self.groups = [ordered[first : first + size] for first in range(0, len(ordered), size)]
@@ -197,7 +219,7 @@ class _Batches:
         moved = torch.from_numpy(vectors).to(self.device)
         dtype = moved.dtype if moved.dtype == torch.float64 else torch.float32
         return _Batch(
-            moved.to(dtype).permute(2, 0, 1, 3),
+            moved.to(dtype).permute(2, 0, 1, 3) * self.factors.to(dtype),
             torch.from_numpy(gold).to(self.device),
             torch.tensor(lengths, device=self.device),
         )
@@ -249,8 +271,9 @@ def train_maps(
         )
     numbers = range(len(data.trees))
     others = [number for number in numbers if number % HELD_OUT != HELD_OUT - 1]
-    train = _Batches(data, others, settings.kind, settings.batch_size, device)
-    held_out = _Batches(data, [*numbers[HELD_OUT - 1 :: HELD_OUT]], settings.kind, settings.batch_size, device)
+    factors = DEVIATION / data.deviations()
+    train = _Batches(data, others, settings, factors, device)
+    held_out = _Batches(data, [*numbers[HELD_OUT - 1 :: HELD_OUT]], settings, factors, device)
     _, n_layers, width = data.vectors.shape
     rank = width if settings.rank is None else min(settings.rank, width)
     generator = torch.Generator().manual_seed(settings.seed)
@@ -277,6 +300,7 @@ def train_maps(
             progress(epoch, settings.epochs)
         if bool((epoch - best_epoch >= PATIENCE).all()):
             break
+    best *= torch.from_numpy(factors).to(best)[:, None, None]
     return TrainedMaps(best, lowest.tolist(), best_epoch.tolist())
 
 
