@@ -422,6 +422,7 @@ def test_what_show_says_a_model_can_works(model: Model) -> None:
         "score": lambda: model.score(["Dawn broke."]),
         "attention": lambda: polyseme.attention("Dawn broke.", model=model).maps,
         "lens": lambda: polyseme.lens("Dawn [MASK]." if "masked" in model.bundle.outputs else "Dawn", model=model),
+        "patch": lambda: polyseme.patch("The vase [broke]", "The news [is]", model=model),
     }
     of_files = {"convert", "similar", "senses", "concordance", "compare", "evaluate", "finetune", "benchmark", "heads"}
     for verb in set(model.show().can) - of_files:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.lens import lens
     from polyseme.verbs.models import list_models
     from polyseme.verbs.next import next
+    from polyseme.verbs.patch import patch
     from polyseme.verbs.pieces import pieces
     from polyseme.verbs.predict import predict
     from polyseme.verbs.pretrain import pretrain
@@ -86,6 +87,7 @@ _HOMES = {
             "interpolate",
             "lens",
             "probe",
+            "patch",
             "prune",
             "senses",
             "show",
@@ -143,6 +145,7 @@ __all__ = [
     "load",
     "load_task_model",
     "next",
+    "patch",
     "pieces",
     "predict",
     "pretrain",

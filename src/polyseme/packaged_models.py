@@ -83,7 +83,7 @@ PACKAGED: Mapping[str, PackagedModel] = {
             name="english-encoder",
             description="a masked language model in ModernBERT's layout: 12 layers of width 384, trained by polyseme",
             outputs=("masked",),
-            defaults=("fill", "lens", "attention", "heads"),
+            defaults=("fill", "lens", "patch", "attention", "heads"),
             folder="encoder",
             **ENGLISH,
         ),

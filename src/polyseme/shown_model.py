@@ -103,7 +103,9 @@ def verbs_of(bundle: Bundle) -> list[str]:
     can += ["score"] if later("polyseme.scoring.choose_scorer").can_score(bundle) else []
     by_itself = "score" in can and bundle.decoder is None  # not given a source
     can += ["evaluate"] if by_itself or "fill" in can else []
-    can += ["lens"] if later("polyseme.analysis.prediction_rows").row_kind(bundle) is not None else []
+    rows = later("polyseme.analysis.prediction_rows").row_kind(bundle)
+    can += ["lens"] if rows is not None else []
+    can += ["patch"] if rows in ("masked", "causal") and bundle.encoder.layer_modules() else []
     can += ["attention"] if later("polyseme.analysis.attention_maps").shows_attention(bundle) else []
     can += ["heads"] if later("polyseme.analysis.word_attention").has_attentions(bundle) else []
     return can

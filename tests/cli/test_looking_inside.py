@@ -57,3 +57,13 @@ def test_cells_of_recurrent_models(run: Run, refuse: Refuse, tiny: Path, tmp_pat
     assert "Did you mean 'inside quotes'" in refuse(*line, "--property", "inside qoutes", folder=tmp_path)
     assert "whole numbers" in refuse(*line, "--cell", "x", folder=tmp_path)
     assert "polyseme heads" in refuse("cells", "Dawn", "--cell", 1, "-m", tiny, folder=tmp_path)
+
+
+def test_patch_prints_layers_and_words(run: Run, refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
+    sentences = ("The vase [broke]", "The news [is]")
+    ended = run("patch", *sentences, "-m", tiny, "-o", tmp_path / "patch.html")
+    assert (ended.code, len(ended.out.splitlines())) == (0, 6)
+    assert "vase / news" in (tmp_path / "patch.html").read_text(encoding="utf-8")
+    records = json.loads(run("patch", *sentences, "-m", tiny, "--json").out)["records"]
+    assert {each["layer"] for each in records} == {0, 1, 2, 3}
+    assert "as many words" in refuse("patch", "The vase [broke]", "News [is]", "-m", tiny, folder=tmp_path)

@@ -152,7 +152,7 @@ def test_models_lists_names_defaults_and_what_is_missing(
     ended = run("models")
     assert ended.err == ""
     rows = [line.split(maxsplit=2) for line in ended.out.splitlines()[1:4]]
-    assert ["english-encoder", "yes", "fill, lens, attention, heads"] in rows
+    assert ["english-encoder", "yes", "fill, lens, patch, attention, heads"] in rows
     assert ["english-decoder", "yes", "generate, score, evaluate"] in rows
     cards = {card["name"]: card for card in json.loads(run("models", "--json").out)}
     assert cards["english-decoder"]["path"] == str(english / "decoder")

@@ -245,6 +245,7 @@ SOME_VALUE = {
     "control": True,
     "code_length": True,
     "random": True,
+    "answer": "are",
     "property": "inside quotes",
     "cell": (1, 2),
     "half": "backwards",

@@ -65,6 +65,12 @@ class PredictionRow:
     """Whether texts begin with an empty memory."""
 
     @property
+    def answer_place(self) -> int:
+        """Where a single answer is read: at the first mask, or behind the text."""
+        first_or_last = self.places[0] if self.places[0].name.startswith("mask ") else self.places[-1]
+        return first_or_last.at
+
+    @property
     def n_pieces(self) -> int:
         return int(self.batch.pieces.shape[1])
 

@@ -57,6 +57,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "heads": "Find the attention heads that follow dependency relations.",
         "attribute": "Show what each word adds to a task model's score.",
         "uses": "Compare the uses of a word, layer by layer, with its neighbors.",
+        "patch": "Show which states of a sentence bring its answer back in another.",
         "cells": "Show what single cells of a recurrent model follow.",
     },
     "Models": {

@@ -49,6 +49,12 @@ class Encoder(nn.Module, ABC):
         """The modules that look pieces up, [R, T] → [R, T, D], before anything is added; none: it is no module's."""
         return []
 
+    def layer_modules(self) -> list[nn.Module]:
+        """The modules whose results are layers 0, 1 … before any final norm, as they are called, each as often as it
+        is; what they return is the states, or begins with them. None: layers are no modules' results.
+        """
+        return []
+
     def piece_table(self) -> nn.Parameter | None:
         """The table of pieces an output may share, [V, width of embeddings], where there is one."""
         return None

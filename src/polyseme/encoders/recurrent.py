@@ -171,6 +171,11 @@ class Recurrent(Encoder):
         cells = tuple(c for _, c in starts) if self.config.cells == "lstm" else ()
         return State(lengths, tuple(h for h, _ in starts), cells)
 
+    def layer_modules(self) -> list[nn.Module]:
+        if self.config.skip or self.config.reads == "both":
+            return []
+        return [self.tokens, *(self._readers(index)[0] for index in range(self.config.n_layers))]
+
     def token_modules(self) -> list[nn.Module]:
         return [self.tokens]
 

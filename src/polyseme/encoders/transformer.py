@@ -299,6 +299,9 @@ class Transformer(Encoder):
         normed: Tensor = self.norm(states)
         return normed
 
+    def layer_modules(self) -> list[nn.Module]:
+        return [self.embeddings, *(self.layers[number] for number in self.config.weight_sets)]
+
     def token_modules(self) -> list[nn.Module]:
         return [self.embeddings.pieces]
 

@@ -1,0 +1,35 @@
+"""The options of patch."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polyseme.options import doc, option
+from polyseme.verb_options.analysis_options import AnalysisOptions
+from polyseme.verb_options.model_options import model_option
+
+if TYPE_CHECKING:
+    from polyseme.api import Model
+    from polyseme.files.source_paths import AnyPath
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchOptions(AnalysisOptions):
+    """What `patch` takes."""
+
+    clean: str = dataclasses.field(
+        kw_only=False,
+        metadata=doc("The clean sentence, with the answer in brackets, with [MASK], or up to the answer."),
+    )
+    corrupted: str = dataclasses.field(
+        kw_only=False, metadata=doc("The corrupted sentence, with as many words, and its answer likewise.")
+    )
+    model: AnyPath | Model | None = model_option("patch")
+    answer: str | None = option(
+        None, "Answer of the clean sentence.", "WORD", default="the marked one, else what the model predicts"
+    )
+    against: str | None = option(
+        None, "Answer of the corrupted one.", "WORD", default="the marked one, else what the model predicts"
+    )
