@@ -68,7 +68,7 @@ class PatchFindings(Findings):
         return [[(each - self.corrupted_difference) / gap for each in layer] for layer in self.differences]
 
     def title(self) -> str:
-        return f"What brings back {self.answer} over {self.against}"
+        return f"What brings back “{self.answer}” over “{self.against}”"
 
     def records(self) -> list[dict[str, Any]]:
         """One per layer and word."""
