@@ -324,7 +324,7 @@ class RunSlice:
         run.n_steps = self.pretraining.counted_steps()
         if run.n_steps is None:
             timing = self.pretraining.trial(checkpoint=checkpoint_seconds)
-            run.timing = devices.agree(timing.within(parse_budget(job.budget).amount, job.fewest_evaluations))
+            run.timing = devices.agree(timing.within(self._seconds_left(), job.fewest_evaluations))
             run.n_steps = devices.agree(steps_within(job, run.timing, self._seconds_left()))
             if devices.leads:
                 warn_of_few_steps(job, run.timing, run.n_steps)

@@ -2,7 +2,7 @@
 
 A budget is all in: it counts from the start of the command to the saved model, and training gets what set-up, building
 the corpus, evaluations, checkpoints and saving leave. Where ten evaluations and checkpoints would take more than a
-tenth of the budget (`EVALUATED_SHARE`), there are fewer of them. Steps are timed for a few seconds before the run
+tenth of what is left (`EVALUATED_SHARE`), there are fewer of them. Steps are timed for a few seconds before the run
 (`Timing`), and the number of steps that follows is written to run.json. So short a trial says little of a machine that
 others use, too, so the number is checked a few times more (`CHECKS`): if the steps so far took longer or shorter than
 the trial said, by more than `TOLERANCE`, the number of the steps that are left is corrected. Schedules stay functions
@@ -31,7 +31,8 @@ evaluation."""
 LATE = 1.25
 """A check is made before its share of the steps is done if this many times its share of the time has passed."""
 EVALUATED_SHARE = 0.1
-"""The share of a budget that evaluations and checkpoints may take, unless that is too little for the last ones."""
+"""The share of the time left before the first step that evaluations and checkpoints may take, unless that is too little
+for the last ones."""
 TOLERANCE = 0.03
 """How much longer or shorter than what is left of the budget the rest of a run may take without a correction."""
 UNMEASURED = 3
@@ -57,7 +58,7 @@ class Timing(Config):
     """How often the run is evaluated and writes a checkpoint, unless the user has chosen that."""
 
     def within(self, seconds: float, fewest: int = 1) -> Timing:
-        """The same with no more evaluations than take their share of a budget, and `fewest` at least."""
+        """The same with no more evaluations than take their share of so many seconds, and `fewest` at least."""
         duration = self.evaluation + self.checkpoint
         n_fitting = EVALUATED_SHARE * seconds / duration if duration > 0 else math.inf
         most = max(min(n_fitting, MOST_EVALUATIONS), min(fewest, MOST_EVALUATIONS))
