@@ -274,6 +274,7 @@ def test_a_mix_is_a_scalar_mix() -> None:
     nets = ProbeNets((3, 5, 4), 2, hidden=None, mix=True).double()
     with torch.no_grad():
         nets.mixing.copy_(torch.randn(3, 3))  # type: ignore[union-attr]
+        nets.weights[0].normal_()
         nets.gamma.copy_(torch.randn(3))  # type: ignore[union-attr]
     features = torch.randn(3, 5, 4, dtype=torch.float64)
     mix = ScalarMix(2).double()

@@ -50,6 +50,7 @@ class ProbeNets(nn.Module):
             torch.empty(n_layers, below, above).normal_(std=1 / math.sqrt(below))
             for below, above in itertools.pairwise(widths)
         )
+        nn.init.zeros_(self.weights[-1])  # as the linear probes begin: random scores would take long to unlearn
         self.biases = nn.ParameterList(torch.zeros(n_layers, 1, above) for above in widths[1:])
 
     def shares(self) -> Tensor:
