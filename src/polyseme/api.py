@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from polyseme.bundle import CARD, OF_WRITING, Bundle, load_bundle, model_folder, save_bundle
+from polyseme.bundle import CARD, OF_ENDS, OF_WRITING, Bundle, load_bundle, model_folder, save_bundle
 from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
 from polyseme.convert.sentence_transformers import MODEL_CARD
@@ -296,7 +296,10 @@ class Model:
     def decoding(self, options: DecodingOptions) -> Decoding:
         """The options of `generate` with this model's defaults: its usual length, and whether it samples."""
         decoding: Decoding = later("polyseme.generating.decoding_options").Decoding.of(
-            options, self.usual_length, samples=self._language_model.source is None
+            options,
+            self.usual_length,
+            samples=self._language_model.source is None,
+            defaults=self._language_model.defaults,
         )
         return decoding
 
@@ -331,6 +334,7 @@ class Model:
         """What its scores and texts depend on, part by part, so that messages can name the part that differs."""
         hashes, bundle = later("polyseme.embedding.model_fingerprint"), self.bundle
         writing = {name: value for name, value in bundle.foreign.items() if name in OF_WRITING}
+        writing |= {name: value for name, value in bundle.generation.items() if name in OF_ENDS}
         return {
             **hashes.fingerprint(bundle, self.precision),
             "outputs": hashes.outputs_fingerprint(bundle),

@@ -43,8 +43,11 @@ MOST_SPARE_ROWS = 256
 """How many rows a table of pieces may have beyond the tokenizer's, as padding to a round number."""
 NEXT_OBJECTIVE = "next_objective"
 """Setting of config.json for what the output `next` was trained on: nsp or sop."""
+GENERATION = "generation_config.json"
 OF_WRITING = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id")
 """Settings of other libraries for the pieces that a decoder's texts begin and end with."""
+OF_ENDS = ("eos_token_id", "suppress_tokens")
+"""Settings of generation_config.json for the pieces that end a text, and that are never written."""
 
 
 class Bundle(nn.Module):
@@ -74,6 +77,8 @@ class Bundle(nn.Module):
         """Other settings of the folder's config.json, saved with the model."""
         self.extra_files: Mapping[str, bytes] = {}
         """Other files of the folder by their paths, saved with the model: its card, and sentence-transformers' own."""
+        self.generation: Mapping[str, Any] = {}
+        """The settings of the folder's generation_config.json, saved with the model."""
         self.from_int8 = False
         """Whether its weights were read from int8; here they are in fp32, exactly."""
         self.tie()
@@ -185,7 +190,11 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     if holds_int8(theirs):
         bundle.from_int8 = True
         ours.add(SETTING)
-    bundle.foreign = {**{name: value for name, value in theirs.items() if name not in ours}, **_of_writing(folder)}
+    bundle.foreign = {**{name: value for name, value in theirs.items() if name not in ours}}
+    if (folder / GENERATION).is_file():
+        bundle.generation = read_json(folder / GENERATION)
+        named = {name: bundle.generation.get(name) for name in OF_WRITING}  # they precede those of config.json
+        bundle.foreign |= {name: value for name, value in named.items() if value is not None}
     bundle.extra_files = read_extra_files(folder)
     bundle.tokenizer = family.folder.tokenizer(folder, family.frame, config)
     _check_tokenizer(bundle.tokenizer, bundle, folder)
@@ -272,6 +281,8 @@ def save_bundle(
         if bundle.tokenizer is not None:
             bundle.tokenizer.save(str(folder))
         write_extra_files(bundle.extra_files, folder)
+        if bundle.generation:
+            write_json(folder / GENERATION, dict(bundle.generation))
         if card is not None:
             (folder / MODEL_CARD).write_text(card, encoding="utf-8")
         write_json(folder / CARD, record)
@@ -298,13 +309,6 @@ def _begins_and_ends(bundle: Bundle) -> dict[str, Any]:
         return {}
     begins = {"decoder_start_token_id": specials[role]}
     return begins if bundle.foreign else {**begins, "forced_eos_token_id": None}
-
-
-def _of_writing(folder: Path) -> dict[str, Any]:
-    """How a decoder's texts begin and end, by generation_config.json, which precedes config.json elsewhere too."""
-    path = folder / "generation_config.json"
-    theirs = read_json(path) if path.is_file() else {}
-    return {name: theirs[name] for name in OF_WRITING if theirs.get(name) is not None}
 
 
 def _read_config(family: Family, theirs: Mapping[str, Any], where: str) -> EncoderConfig:

@@ -45,9 +45,10 @@ def search(
 ) -> list[list[Written]]:
     """The `n` best texts for each prompt, the best first."""
     width = decoding.beam
-    if 2 * width > model.n_pieces:
+    n_compared = max(2, 1 + len(model.ends)) * width  # of which enough do not end the text
+    if n_compared > model.n_pieces:
         raise OptionError(
-            f"A beam of {width} compares {2 * width} pieces, and the model has {model.n_pieces:,}. Narrow the beam."
+            f"A beam of {width} compares {n_compared} pieces, and the model has {model.n_pieces:,}. Narrow the beam."
         )
     shaping = Shaping(model, decoding)
     lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
@@ -79,7 +80,7 @@ class _Growing:
     """Lets a beam grow by one piece."""
 
     def __init__(self, model: LanguageModel, decoding: Decoding, text_of: TextOf | None) -> None:
-        self.end = model.end
+        self.ends = frozenset(model.ends)
         self.decoding = decoding
         self.text_of = text_of
 
@@ -87,7 +88,7 @@ class _Growing:
         """From log-probabilities [B, V] to the rows of texts that are continued, each with its next piece."""
         width = self.decoding.beam
         before = torch.tensor([text.log_probability for text in beam.active], dtype=shaped.dtype, device=shaped.device)
-        likeliest = (before[:, None] + shaped).flatten().topk(2 * width)
+        likeliest = (before[:, None] + shaped).flatten().topk(max(2, 1 + len(self.ends)) * width)
         active: list[tuple[int, Written]] = []
         for rank, (score, place) in enumerate(zip(likeliest.values.tolist(), likeliest.indices.tolist(), strict=True)):
             if score == NEVER:
@@ -108,7 +109,7 @@ class _Growing:
 
     def _grown(self, beam: _Beam, text: Written, piece: int, log_probability: float, n_new: int) -> Written:
         """A text with one more piece, and whether that has ended it."""
-        ended = piece == self.end
+        ended = piece in self.ends
         pieces = text.pieces if ended else [*text.pieces, piece]
         score = log_probability / n_new**self.decoding.length_penalty
         grown = Written(pieces, log_probability, score, "end" if ended else None)

@@ -133,7 +133,7 @@ class _Writing:
         else:
             written.log_probability += log_prob
             written.score = written.log_probability
-            if piece == self.model.end:
+            if piece in self.model.ends:
                 written.ending = "end"
             else:
                 written.pieces.append(piece)

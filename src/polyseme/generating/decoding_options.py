@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from polyseme.errors import OptionError
-from polyseme.verb_options.text_options import DecodingOptions
+from polyseme.verb_options.text_options import DecodingOptions, EarlyStopping
 
 MAX_NEW = 20
 """Most pieces that are written, unless another number is set."""
@@ -16,6 +17,8 @@ MAX_FROM_SOURCE = 200
 TEMPERATURE = 0.8
 TOP_P = 0.95
 """How texts are sampled unless options say it: from a nucleus (Holtzman et al. 2020), a little cooled."""
+CHOICE = ("temperature", "top_k", "top_p", "beam")
+"""Options that say how pieces are chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +26,40 @@ class Decoding(DecodingOptions):
     """What decides which piece follows, and when a text ends; contradictions are refused at once."""
 
     max_new: int = MAX_NEW
+    min_new: int = 0
+    beam: int = 1
+    length_penalty: float = 1.0
+    early_stopping: EarlyStopping = False
+    repetition_penalty: float = 1.0
+    no_repeat_ngram: int = 0
 
     @classmethod
-    def of(cls, options: DecodingOptions, max_new: int = MAX_NEW, *, samples: bool = True) -> Decoding:
-        """The options, with a length where none is set; where nothing says how pieces are chosen, they are sampled.
+    def of(
+        cls,
+        options: DecodingOptions,
+        max_new: int = MAX_NEW,
+        *,
+        samples: bool = True,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> Decoding:
+        """The options, then the `defaults` that a model brings; where neither says how pieces are chosen, by sampling.
 
-        Not so with a beam, nor by models that write a text of their own from a source, where one answer is wanted.
+        Not so with a beam, nor by models that write a text of their own from a source, where one answer is wanted. Once
+        an option says how pieces are chosen, the model's defaults for that do not count.
         """
-        values = {**options.values(DecodingOptions), "max_new": max_new if options.max_new is None else options.max_new}
-        chosen = options.greedy or any(getattr(options, name) is not None for name in ("temperature", "top_k", "top_p"))
-        if samples and options.beam == 1 and not chosen:
+        values = {name: value for name, value in options.values(DecodingOptions).items() if value is not None}
+        theirs = dict(defaults or {})
+        if options.greedy or any(name in values for name in CHOICE) or options.n > theirs.get("beam", 1):
+            theirs = {name: value for name, value in theirs.items() if name not in (*CHOICE, "greedy")}
+        if values.get("beam", theirs.get("beam", 1)) == 1:
+            theirs = {name: value for name, value in theirs.items() if name not in ("length_penalty", "early_stopping")}
+        values["max_new"] = values.get("max_new", theirs.pop("max_new", max_new))
+        if "min_new" in theirs:
+            theirs["min_new"] = min(theirs["min_new"], values["max_new"])
+        greedy = options.greedy or theirs.get("greedy", False)
+        values = {**theirs, **values, "greedy": greedy}
+        chosen = greedy or any(name in values for name in ("temperature", "top_k", "top_p"))
+        if samples and values.get("beam", 1) == 1 and not chosen:
             values |= {"temperature": TEMPERATURE, "top_p": TOP_P}
         return cls(**values)
 

@@ -21,9 +21,10 @@ With the difference of texts, blanks and parts of words come out as they should 
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -34,6 +35,7 @@ from polyseme.encoders.batch_runner import padded
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import InputError, ModelError, PolysemeWarning
 from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
+from polyseme.generating.model_defaults import decoding_defaults, ids_named
 from polyseme.generating.next_piece import Querying, Rereading, SpelledSteps, StepByStep
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
@@ -177,8 +179,17 @@ class LanguageModel:
     """A piece that a text must end with that has come to its longest."""
     end: int | None = None
     """The piece that ends a text."""
+    other_ends: tuple[int, ...] = ()
+    """More pieces that end one."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Options that the model brings, by name; those of the caller precede them."""
     forbidden: tuple[int, ...] = ()
     """Pieces that are never written: those of no text, such as padding and masks, and rows without a piece."""
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """All pieces that end a text."""
+        return self.other_ends if self.end is None else (self.end, *self.other_ends)
 
     def prepare(self) -> None:
         """Prepare for much work, where that means anything."""
@@ -222,7 +233,25 @@ def language_model(bundle: Bundle) -> LanguageModel:
             f"needs its softmax and the words of it (published ELMo files hold neither). {where_output('causal')}"
         )
     output, build = STRATEGIES[name]
-    return build(bundle, tokenizer, bundle.outputs[output])
+    return _with_generation(build(bundle, tokenizer, bundle.outputs[output]), bundle.generation)
+
+
+def _with_generation(model: LanguageModel, settings: Mapping[str, Any]) -> LanguageModel:
+    """The model with the ends, forbidden pieces and defaults of its generation_config.json, if it has any."""
+    if not settings:
+        return model
+    ends = ids_named(settings, "eos_token_id", model.n_pieces) or model.ends
+    suppressed = ids_named(settings, "suppress_tokens", model.n_pieces)
+    usual = decoding_defaults(settings, has_source=model.source is not None)
+    if model.source is not None and model.room is not None and "max_new" in usual:
+        usual["max_new"] = min(usual["max_new"], model.room + 1)
+    return dataclasses.replace(
+        model,
+        end=ends[0] if ends else None,
+        other_ends=ends[1:],
+        forbidden=tuple(sorted({*model.forbidden, *suppressed} - {*ends})),
+        defaults=usual,
+    )
 
 
 def generation_strategy(bundle: Bundle) -> str | None:

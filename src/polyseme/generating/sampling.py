@@ -122,7 +122,7 @@ class Shaping:
     def __init__(self, model: LanguageModel, decoding: Decoding) -> None:
         self.decoding = decoding
         self.forbidden = torch.tensor(model.forbidden, dtype=torch.long, device=model.device)
-        early = [*model.forbidden, *([] if model.end is None else [model.end])]
+        early = [*model.forbidden, *model.ends]
         self.early = torch.tensor(early, dtype=torch.long, device=model.device)
         self.first = model.first
         self.last = model.last

@@ -90,14 +90,14 @@ class DecodingOptions(Options):
     """How texts are written: which piece follows, and when a text ends."""
 
     max_new: int | None = option(
-        None, "Most pieces written per text.", "N", default="20; by a model that reads sources, 200"
+        None, "Most pieces written per text.", "N", default="the model's, or 20; by a model that reads sources, 200"
     )
-    min_new: int = option(0, "Pieces before which no text ends by itself.", "N")
+    min_new: int | None = option(None, "Pieces before which no text ends by itself.", "N", default="the model's, or 0")
     temperature: float | None = option(
         None,
         "Temperature of sampling: below 1 the probable pieces become more so, 0 takes the most probable one each time.",
         "T",
-        default="0.8; 1 with top-k or top-p; 0 with a beam, or by a model that reads sources",
+        default="the model's, or 0.8; 1 with top-k or top-p; 0 with a beam, or by a model that reads sources",
     )
     top_k: int | None = option(None, "Sample among the N most probable pieces.", "N", default="all")
     top_p: float | None = option(
@@ -107,22 +107,33 @@ class DecodingOptions(Options):
         default="0.95; all, where temperature or top-k is set",
     )
     greedy: bool = option(False, "Take the most probable piece each time, instead of sampling; as temperature 0.")
-    beam: int = option(1, "Beam size: how many texts per prompt are kept side by side.", "N")
-    length_penalty: float = option(
-        1.0, "In a beam, a text's score is its log-probability divided by its length to this power.", "POWER"
+    beam: int | None = option(
+        None, "Beam size: how many texts per prompt are kept side by side.", "N", default="the model's, or 1"
     )
-    early_stopping: EarlyStopping = option(
-        False,
+    length_penalty: float | None = option(
+        None,
+        "In a beam, a text's score is its log-probability divided by its length to this power.",
+        "POWER",
+        default="the model's, or 1",
+    )
+    early_stopping: EarlyStopping | None = option(
+        None,
         "When a beam ends: on (True) once it is full of finished texts, off (False) once a better one is unlikely, "
         "never once it is impossible.",
         "WHEN",
         parse="early_stopping",
+        default="the model's, or off",
     )
     n: int = option(1, "Texts per prompt: samples, or the best of a beam.", "N")
-    repetition_penalty: float = option(
-        1.0, "Factor by which pieces that occur in the text already, prompt included, get less likely.", "FACTOR"
+    repetition_penalty: float | None = option(
+        None,
+        "Factor by which pieces that occur in the text already, prompt included, get less likely.",
+        "FACTOR",
+        default="the model's, or 1",
     )
-    no_repeat_ngram: int = option(0, "Never repeat a sequence of N pieces; 0 is no bound.", "N")
+    no_repeat_ngram: int | None = option(
+        None, "Never repeat a sequence of N pieces; 0 is no bound.", "N", default="the model's, or 0"
+    )
     stop: str | Sequence[str] = option(
         (), "String before which a text ends; may be given several times.", "TEXT", parse="several"
     )
