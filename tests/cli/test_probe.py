@@ -26,6 +26,9 @@ def test_a_table_with_baselines_and_json(run: Run, files: Path, tiny: Path) -> N
     assert [line.split()[0] for line in lines[1:]] == ["layer", "0", "2", "majority", "per"]
     read = json.loads(run(*command, "--layers", "-1", "--json").out)
     assert (read["records"][0]["layer"], read["split"], read["n_labels"]) == ("3", "test", 4)
+    mixed = run(*command, "--layers", "mix", "--max-items", 8, "-o", files / "mix.html")
+    assert mixed.out.splitlines()[2].split()[0] == "mix"
+    assert "The mix of all layers scores" in (files / "mix.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,7 @@ def test_a_table_with_baselines_and_json(run: Run, files: Path, tiny: Path) -> N
         (("--label", "Numbr"), "Did you mean 'Number'?"),
         (("--layers", "0,7"), "Layer '7' is not there: the encoder has layers 0 to 3"),
         (("--layers", "mean:0:1"), "single layers"),
+        (("--layers", "mix", "--control"), "all,mix"),
         (("--unit", "arc"), "Did you mean 'arcs'?"),
         (("--unit", "spans"), "ask for words"),
         (("--label", "Tense"), "have the one label 'Past'"),

@@ -69,6 +69,9 @@ class ProbePlan:
                 if choice.mode != "one":
                     raise OptionError(f"Probes are of single layers and of mix. Got {part!r} among the layers instead.")
                 singles.update(choice.layers)
+        further = [name for name in ("control", "code_length", "random") if getattr(self, name)]
+        if further and not singles:
+            raise OptionError(f"The option {further[0]!r} is for single layers. Name some beside mix, as in all,mix.")
         return tuple(sorted(singles)), mix
 
 
