@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
+import polyseme
 from polyseme.api import Model
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.generating.decoding_loop import write_on
@@ -270,3 +277,31 @@ def test_texts_are_sampled_unless_options_say_otherwise() -> None:
 def test_a_model_that_reads_sources_does_not_sample_by_itself() -> None:
     model = tiny_model("t5")
     assert model.generate(["The vase"], max_new=4) == model.generate(["The vase"], max_new=4, greedy=True)
+
+
+def test_a_template_of_the_folder_frames_prompts_and_scored_texts(tmp_path: Path) -> None:
+    """A GPT-2 whose tokenizer.json puts the start piece before every text."""
+    tmp_path /= "gpt2"
+    tiny_model("gpt2").save(tmp_path)
+    (tmp_path / "polyseme.json").unlink()
+    file = tmp_path / "tokenizer.json"
+    backend = Tokenizer.from_file(str(file))
+    start = "<|endoftext|>"
+    id = backend.token_to_id(start)
+    backend.post_processor = TemplateProcessing(single=f"{start} $A", special_tokens=[(start, id)])
+    backend.save(str(file))
+    model = polyseme.load(tmp_path, device="cpu")
+    reference = transformers.GPT2LMHeadModel.from_pretrained(tmp_path).eval()
+    row = transformers.AutoTokenizer.from_pretrained(tmp_path)("The vase broke.", return_tensors="pt")
+    with torch.no_grad():
+        theirs = reference(**row, output_hidden_states=True)
+        written = reference.generate(**row, max_new_tokens=5, do_sample=False, pad_token_id=id)[0]
+    [scored] = model.score(["The vase broke."])
+    assert scored.ids.tolist() == row["input_ids"][0, 1:].tolist()
+    expected = theirs.logits[0, :-1].log_softmax(-1).gather(1, row["input_ids"][0, 1:, None])[:, 0]
+    np.testing.assert_allclose(scored.piece_log_probs, expected.numpy(), atol=1e-4)
+    [found] = model.embed(["The vase broke."], layer=-1, pool="last")
+    places = model.tokenizer.encode(make_document("The vase broke.")).words[:, 1] + 1
+    np.testing.assert_allclose(found.vectors, theirs.hidden_states[-1][0, places].numpy(), atol=1e-4)
+    [text] = model.generate(["The vase broke."], max_new=5, greedy=True)
+    assert text == model.tokenizer.decode(written[row["input_ids"].shape[1] :].tolist())

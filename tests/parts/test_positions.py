@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from typing import Any
 
 import pytest
 import torch
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.errors import ModelError
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.positions import LearnedPositions, sinusoids
 
@@ -59,3 +63,23 @@ def test_learned_positions_start_after_the_offset() -> None:
     table = LearnedPositions(5, 3, offset=2)
     assert table.table.weight.shape == (7, 3)
     assert torch.equal(table(torch.tensor([[0, 4]]))[0], table.table.weight[[2, 6]])
+
+
+@pytest.mark.parametrize(
+    ("shape", "refused"),
+    [
+        ({"n_buckets": 32, "max_distance": 5}, True),
+        ({"n_buckets": 32, "max_distance": 8}, True),
+        ({"n_buckets": 32, "max_distance": 9}, False),
+        ({"n_buckets": 32, "max_distance": 9, "masks": ("causal",)}, True),
+        ({"n_buckets": 32, "max_distance": 16, "decoder_layers": 1}, True),
+        ({"n_buckets": 32, "max_distance": 17, "decoder_layers": 1}, False),
+        ({"n_buckets": 3, "max_distance": 5}, True),
+    ],
+    ids=str,
+)
+def test_buckets_that_cannot_be_are_refused(shape: dict[str, Any], refused: bool) -> None:
+    """Where a distance would fall into none of them."""
+    sizes = {"n_pieces": 9, "width": 4, "n_layers": 1, "n_heads": 2, "inner_width": 4, "positions": "buckets"}
+    with pytest.raises(ModelError, match="buckets of distances") if refused else contextlib.nullcontext():
+        TransformerConfig(**sizes, **shape)

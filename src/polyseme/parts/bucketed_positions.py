@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,11 +67,25 @@ class BucketBias(SharedPositions):
         return first + torch.where(distance < n_exact, distance, far_bucket)
 
 
+def _refusal(config: Any) -> str | None:
+    """Why there are no such buckets: those of far distances must begin before the farthest."""
+    one_sided = config.direction == "causal" or config.decoder_layers is not None  # those of a decoder are
+    n_exact = config.n_buckets // (2 if one_sided else 4)
+    if n_exact >= 1 and config.max_distance > n_exact:
+        return None
+    return (
+        f"{config.n_buckets} buckets of distances up to {config.max_distance} cannot be: {n_exact} of them are for one "
+        "distance each, so that there must be at least one, and the longest distance (max_distance, in T5's files "
+        "relative_attention_max_distance) must be over that number."
+    )
+
+
 BUCKETS = PositionKind(
+    refusal=_refusal,
     shared=lambda config: BucketBias(
         config.n_heads,
         n_buckets=config.n_buckets,
         max_distance=config.max_distance,
         two_sided=config.direction != "causal",
-    )
+    ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
+from polyseme.errors import ModelError
 from polyseme.text.cut_points import steps
 from polyseme.text.framing import FRAMES, ROLES, Frame
 
@@ -18,7 +19,11 @@ THEIR_NAMES: Mapping[str, tuple[str, ...]] = {
     "unknown": ("unk_token",),
     "mask": ("mask_token",),
 }
-"""Our roles, and their names in the settings of other libraries; the first that is set counts."""
+"""Our roles, and their names in the settings of other libraries.
+
+The first that is set counts, or the last where no start is put before texts, as for causal models: `</s>` or
+`<|endoftext|>` ends those, whatever separates the sentences of others.
+"""
 
 
 def find_specials(backend: Tokenizer, frame: Frame, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -28,7 +33,8 @@ def find_specials(backend: Tokenizer, frame: Frame, settings: Mapping[str, Any])
     """
     specials: dict[str, str] = {}
     for role in ROLES:
-        named = [_content(settings[name]) for name in THEIR_NAMES[role] if settings.get(name)]
+        names = THEIR_NAMES[role] if "start" in frame.needed else reversed(THEIR_NAMES[role])
+        named = [_content(settings[name]) for name in names if settings.get(name)]
         usual = [frame.specials[role]] if role in frame.specials else []
         others = [other.specials[role] for other in FRAMES.values() if role in other.specials]
         for piece in [*named, *usual, *others]:
@@ -53,15 +59,39 @@ def mark_specials(backend: Tokenizer, specials: Mapping[str, str], *, masks_take
 
 
 def frame_in(backend: Tokenizer, settings: Mapping[str, Any]) -> Frame | None:
-    """The frame that the post-processor of a tokenizer.json describes, if any."""
+    """The frame that the post-processor of a tokenizer.json describes, if any; one that is no frame is refused."""
+    described: list[Frame] = []
     for step in steps(backend.post_processor):
         if step["type"] == "BertProcessing":
-            return _with_ends(FRAMES["bert"], step)
-        if step["type"] == "RobertaProcessing":
-            return _with_ends(FRAMES["roberta"], step)
-        if step["type"] == "TemplateProcessing":
-            return _frame_of_template(step, settings)
-    return None
+            described.append(_with_ends(FRAMES["bert"], step))
+        elif step["type"] == "RobertaProcessing":
+            described.append(_with_ends(FRAMES["roberta"], step))
+        elif step["type"] == "TemplateProcessing":
+            described.append(_frame_of_template(step, settings))
+        elif step["type"] != "ByteLevel":  # which changes offsets alone
+            raise ModelError(
+                f"The post-processor of tokenizer.json has a step of type {step['type']!r}, which is not supported."
+            )
+    if len(described) > 1:
+        raise ModelError("The post-processor of tokenizer.json adds special pieces twice, which is not supported.")
+    return described[0] if described else None
+
+
+def frame_of_folder(usual: Frame, described: Frame | None) -> Frame:
+    """The usual frame of a family, unless the file describes another; segments where families have them."""
+    if described is None:
+        return usual
+    single, pair = ([(slot.name, slot.segment) for slot in described.slots(n)] for n in (1, 2))
+    if usual.n_segments == 1:
+        described = described.replace(
+            **{name: " ".join(role for role, _ in slots) for name, slots in (("single", single), ("pair", pair))}
+        )
+    elif described.n_segments > usual.n_segments:
+        raise ModelError(
+            f"The template in tokenizer.json has {described.n_segments} kinds of segments, and models of this family "
+            f"have {usual.n_segments}."
+        )
+    return described
 
 
 def _with_ends(frame: Frame, step: Mapping[str, Any]) -> Frame:
@@ -70,12 +100,17 @@ def _with_ends(frame: Frame, step: Mapping[str, Any]) -> Frame:
 
 
 def _frame_of_template(step: Mapping[str, Any], settings: Mapping[str, Any]) -> Frame:
-    """Roles follow the names in the settings and frames; an unknown piece is an end after `a`, otherwise a start."""
+    """Roles follow the names in the settings and frames; other pieces, and those that are both, are a start before `a`,
+    and an end after it.
+    """
     roles: dict[str, str] = {}
     for frame in FRAMES.values():
         roles.update({piece: role for role, piece in frame.specials.items() if role in ("start", "end")})
     for role in ("start", "end"):
         roles.update({_content(settings[name]) or "": role for name in THEIR_NAMES[role] if settings.get(name)})
+    named = {role: {_content(settings.get(name)) for name in THEIR_NAMES[role]} for role in ("start", "end")}
+    both = {FRAMES["gpt2"].specials["start"], *(named["start"] & named["end"])}
+    roles = {piece: role for piece, role in roles.items() if piece not in both}
     specials: dict[str, str] = {}
     templates = []
     for part in ("single", "pair"):
@@ -87,7 +122,13 @@ def _frame_of_template(step: Mapping[str, Any], settings: Mapping[str, Any]) -> 
                 role, after_a = name.lower(), True
             else:
                 role = roles.get(name, "end" if after_a else "start")
-                specials.setdefault(role, name)
+                pieces = step["special_tokens"].get(name, {}).get("tokens", [name])
+                if len(pieces) != 1 or specials.setdefault(role, pieces[0]) != pieces[0]:
+                    several = ", ".join(map(repr, sorted({specials.get(role, name), *pieces})))
+                    raise ModelError(
+                        f"The template in tokenizer.json puts several pieces in the place of the {role}: {several}. "
+                        "Templates with one piece for starts and one for ends are supported."
+                    )
             slots.append(f"{role}:{value['type_id']}" if value["type_id"] else role)
         templates.append(" ".join(slots))
     return Frame(single=templates[0], pair=templates[1], specials=specials)

@@ -13,9 +13,10 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from polyseme.errors import ModelError
 from polyseme.text import sentencepiece
+from polyseme.text.cut_points import steps
 from polyseme.text.framing import FRAMES, Frame, frame_named
 from polyseme.text.sentencepiece import Kind, Piece
-from polyseme.text.specials import find_specials, frame_in, mark_specials
+from polyseme.text.specials import find_specials, frame_in, frame_of_folder, mark_specials
 from polyseme.text.tokenizer import PieceTokenizer
 
 
@@ -65,9 +66,40 @@ def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> To
         backend = Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
         raise ModelError(f"{path} is not a tokenizer that this version can read ({error}).") from None
+    if str(options.settings.get("tokenizer_class", "")) not in GENERIC_CLASSES:
+        _follow_settings(backend, options.settings)
     if options.lowercase is not None:
         _set_lowercase(backend, options.lowercase, path)
     return backend
+
+
+GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Classes of `transformers` for which tokenizer.json alone counts."""
+_OF_BERT = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"} | {
+    "tokenize_chinese_chars": "handle_chinese_chars"
+}
+"""Settings of tokenizer_config.json, and their names in a tokenizer.json of BERT's kind."""
+
+
+def _follow_settings(backend: Tokenizer, settings: Mapping[str, Any]) -> None:
+    """Where tokenizer_config.json contradicts tokenizer.json, it counts, as in `transformers`; else it is refused."""
+    chosen = {name: settings[name] for name in (*_OF_BERT, "add_prefix_space") if isinstance(settings.get(name), bool)}
+    normalizer, pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    if isinstance(normalizer, normalizers.BertNormalizer):
+        for name, attribute in _OF_BERT.items():
+            if name in chosen:
+                setattr(normalizer, attribute, chosen[name])
+        backend.normalizer = normalizer
+    elif any(step["type"] in ("Lowercase", "StripAccents") for step in steps(normalizer)):
+        lowers = "A" not in normalizer.normalize_str("A")
+        if chosen.get("do_lower_case", lowers) != lowers:
+            raise ModelError(
+                f"tokenizer_config.json sets 'do_lower_case' to {str(not lowers).lower()}, and tokenizer.json "
+                f"{'lower-cases text' if lowers else 'keeps capitals'}. Correct the file that is wrong."
+            )
+    if isinstance(pre_tokenizer, pre_tokenizers.ByteLevel) and "add_prefix_space" in chosen:
+        pre_tokenizer.add_prefix_space = chosen["add_prefix_space"]
+        backend.pre_tokenizer = pre_tokenizer
 
 
 def _set_lowercase(backend: Tokenizer, lowercase: bool, path: Path) -> None:
@@ -286,8 +318,15 @@ def load_tokenizer(
         settings=_settings(place), lowercase=lowercase, frame=frame if isinstance(frame, str) else None
     )
     backend = layout.read([place / name for name in layout.files], options)
-    chosen = requested if requested is not None else layout.usual_frame(backend, options)
-    specials = dict(chosen.specials) if isinstance(frame, Frame) else find_specials(backend, chosen, options.settings)
+    if isinstance(frame, Frame):
+        chosen, specials = frame, dict(frame.specials)
+    else:
+        usual = layout.usual_frame(backend, options) if requested is None else requested
+        described = frame_in(backend, options.settings)
+        chosen = frame_of_folder(usual, described)
+        specials = find_specials(backend, usual, options.settings)
+        if described is not None:
+            specials |= {role: piece for role, piece in described.specials.items() if role in described.needed}
     mark_specials(backend, specials, masks_take_blanks=layout.masks_take_blanks)
     return PieceTokenizer(backend, chosen.replace(specials=specials))
 
