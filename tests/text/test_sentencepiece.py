@@ -137,6 +137,12 @@ def test_other_models(train: Train, options: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["word", "char"])
+def test_models_of_words_or_characters_are_refused(train: Train, kind: str) -> None:
+    with pytest.raises(ModelError, match=f"is a SentencePiece model of kind '{kind}'"):
+        read_model(train("small.model", model_type=kind, vocab_size=100, hard_vocab_limit=False))
+
+
 def test_what_a_file_says(folder_of: FolderOf) -> None:
     model = read_model(folder_of("albert") / "spiece.model")
     assert len(model.pieces) == 30_000

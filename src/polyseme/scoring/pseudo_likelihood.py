@@ -6,7 +6,8 @@ Each piece is predicted where it is hidden behind the mask, from both sides. Wha
 - `piece` hides the piece alone, as Salazar et al. have it: the later pieces of rare words come out too likely;
 - `left-to-right` hides the piece and those after it in its word (Kauf and Ivanova 2023).
 
-Words that share a piece are hidden together, and a piece that belongs to no word alone. A long text is cut into windows
+Words that share a piece are hidden together, and a piece that belongs to no word alone; a piece that is only the blank
+before a word belongs to that, as for the tokenizer. A long text is cut into windows
 as for vectors; a piece is predicted in the window that has most of its surroundings.
 
 Shapes: P pieces of all documents, S stretches, J rows.
@@ -14,6 +15,7 @@ Shapes: P pieces of all documents, S stretches, J rows.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -38,6 +40,8 @@ from polyseme.types import Pieces, Tokenizer
 Hide = Literal["word", "piece", "left-to-right"]
 """What is hidden with a piece that is predicted."""
 
+BLANK_PIECES = ("Ġ", "▁")
+"""A blank as byte-level and SentencePiece tokenizers write it."""
 HOW = {
     "word": "from both sides, whole words hidden at once",
     "piece": "from both sides, one piece hidden at a time",
@@ -116,6 +120,26 @@ class PseudoLikelihood(ScoringMethod):
         count = np.diff([*first, len(stretch_of)])
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         return TargetRows(ids, starts[:-1], lengths, stretch, hidden + shift[:, None], first + shift, first, count)
+
+
+def with_blanks(each: Pieces, tokenizer: Tokenizer) -> Pieces:
+    """The same with a piece that is only the blank before a word (`Ġ` before a rare character) counted to the word."""
+    first = each.words[:, 0]
+    is_free = np.ones(len(each) + 1, np.bool_)
+    for begin, end in each.words.tolist():
+        is_free[begin : end + 1] = False
+    is_free[-1] = False  # what is before the first piece
+    touches = is_free[first - 1] & (each.spans[first - 1, 1] == each.spans[first, 0])
+    if not touches.any():
+        return each
+    blanks, begins = (tokenizer.pieces(each.ids[places].tolist()) for places in (first[touches] - 1, first[touches]))
+    touches[touches] = [
+        blank in BLANK_PIECES and not begin.startswith(BLANK_PIECES)
+        for blank, begin in zip(blanks, begins, strict=True)
+    ]
+    words = each.words.copy()
+    words[touches, 0] -= 1
+    return dataclasses.replace(each, words=words)
 
 
 def _groups(encoded: Sequence[Pieces], ends: Ints, *, alone: bool) -> tuple[Ints, Ints]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from polyseme.cost import Cost, Tally
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.scoring.causal import CausalScoring
-from polyseme.scoring.pseudo_likelihood import PseudoLikelihood
+from polyseme.scoring.pseudo_likelihood import PseudoLikelihood, with_blanks
 from polyseme.scoring.seq2seq import SourceScoring
 from polyseme.scoring.target_rows import Ints, ScoringMethod, ScoringRequest
 from polyseme.scoring.text_scores import Floats, Scored, pieces_of_word
@@ -86,6 +86,8 @@ class Scorer:
     ) -> list[Scored]:
         """Documents with their scores; `sources` are what each is scored given, where the model reads a source."""
         encoded = self.tokenizer.encode_many(documents)
+        if self.from_both_sides:
+            encoded = [with_blanks(each, self.tokenizer) for each in encoded]
         encoded_sources = None if sources is None else self.tokenizer.encode_many(sources)
         if isinstance(self.method, SourceScoring) and encoded_sources is not None:
             self._check(ScoringRequest(encoded, encoded_sources))

@@ -63,11 +63,16 @@ class SentencePieceModel:
 def read_model(path: Path) -> SentencePieceModel:
     """Read a `.model` file."""
     try:
-        return _model(path.read_bytes())
+        model = _model(path.read_bytes())
     except (_DamagedError, UnicodeDecodeError, ValueError, struct.error) as error:
         raise ModelError(
             f"{path} is not a SentencePiece model, or it is damaged or was cut short ({error}). Get the file again."
         ) from None
+    if model.algorithm not in ("unigram", "bpe"):
+        raise ModelError(
+            f"{path} is a SentencePiece model of kind {model.algorithm!r}; only unigram and BPE can be read."
+        )
+    return model
 
 
 def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
@@ -195,10 +200,10 @@ def _model(data: bytes) -> SentencePieceModel:
             trainer = dict(_fields(_message(value)))
         elif number == 3:
             normalizer = dict(_fields(_message(value)))
-    algorithms = {1: "unigram", 2: "bpe"}
+    algorithms = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
     algorithm = trainer.get(3, 1)
     if algorithm not in algorithms:
-        raise _DamagedError(f"its algorithm has the number {algorithm}, which is neither unigram (1) nor BPE (2)")
+        raise _DamagedError(f"its algorithm has the number {algorithm}, which is none")
     if sum(piece.kind == Kind.UNKNOWN for piece in pieces) != 1:
         raise _DamagedError("it must have exactly one unknown piece")
     return SentencePieceModel(
