@@ -64,6 +64,20 @@ def test_one_in_six_pieces_is_a_target_in_spans() -> None:
     assert chosen[:, :200].mean(axis=0).min() > 0.08
 
 
+def test_targets_are_as_frequent_at_the_ends_of_rows_as_elsewhere() -> None:
+    rows = some_rows("xlnet", n_rows=6000, length=48)
+    arrays = PERMUTED.corrupt(rows).arrays
+    real, allowed = arrays["weights"] > 0, ~rows.special
+    assert set(real.sum(axis=1).tolist()) == set(np.rint(allowed.sum(axis=1) / 6).astype(int).tolist())
+    chosen = arrays["ranks"] > 0
+    assert not chosen[rows.special].any()
+    often = allowed.all(axis=0)
+    shares = chosen.mean(axis=0)[often]
+    assert shares == pytest.approx(np.full(len(shares), real.sum() / allowed.sum()), abs=0.03)  # 6 standard errors
+    runs = [len(list(run)) for row in chosen for is_on, run in itertools.groupby(row) if is_on]
+    assert np.mean(runs) > 1.5, "most are in spans"
+
+
 def test_targets_have_turns_in_random_order_and_the_rest_comes_first() -> None:
     rows = some_rows("xlnet", n_rows=300, length=48)
     arrays = PERMUTED.corrupt(rows).arrays

@@ -5,7 +5,9 @@ each other, as masked ones are. A second stream predicts it, which knows its pla
 Only the last pieces of an order, one in six, are targets: the first ones have too little to go by.
 
 Which pieces these are is drawn as in the original program: a row is cut into windows, each `one_in` times as long as a
-span that is drawn for it, and the span lies anywhere in its window. What is no target sees all others that are none.
+span that is drawn for it, the span lies anywhere in its window, and random pieces make the number of targets exact.
+Unlike there, the row is then turned by a random number of places: its end would have fewer targets. What is no target
+sees all others that are none.
 
 Shapes: R rows, T pieces of a row, K targets of a row, D width.
 """
@@ -68,12 +70,12 @@ class Permuted(BaseObjective):
 
     def corrupt(self, rows: Rows) -> Example:
         allowed = ~rows.special
-        width = most(allowed.shape[1], 1 / self.one_in)
+        width, n_chosen = most(allowed.shape[1], 1 / self.one_in), how_many(allowed, 1 / self.one_in)
         if self.unit == "span":
-            chosen = allowed & choose_in_windows(allowed.shape, self.one_in, self.longest_span, rows.keys)
-            chosen &= np.cumsum(chosen, axis=1) <= width
+            in_spans = choose_in_windows(allowed.shape, self.one_in, self.longest_span, rows.keys)
+            chosen = with_number(allowed & turned(in_spans, rows.keys), allowed, n_chosen, rows.keys)
         else:
-            chosen = choose_pieces(allowed, how_many(allowed, 1 / self.one_in), rows.keys)
+            chosen = choose_pieces(allowed, n_chosen, rows.keys)
         places, real = places_of(chosen, width)
         arrays = {
             "pieces": rows.pieces.astype(np.int32),
@@ -143,6 +145,21 @@ def choose_in_windows(shape: tuple[int, ...], one_in: int, longest: int, keys: K
         np.add.at(edges, (rows, np.minimum(places, shape[1])), change)
     chosen: Bools = np.cumsum(edges, axis=1)[:, :-1] > 0
     return chosen
+
+
+def turned(chosen: Bools, keys: Keys) -> Bools:
+    """Every row turned by a random number of places, so that no place is chosen more often than another."""
+    n_places = chosen.shape[1]
+    by = (uniform(keys, "turn", 1) * n_places).astype(np.int64)  # [R, 1]
+    return np.take_along_axis(chosen, (np.arange(n_places) + by) % n_places, axis=1)
+
+
+def with_number(chosen: Bools, allowed: Bools, n_chosen: Ints, keys: Keys) -> Bools:
+    """Exactly so many places [R]: random ones dropped where there are more, or added as in XLNet's own programs."""
+    numbers = uniform(keys, "places", allowed.shape[1]) + np.where(chosen, 0, np.where(allowed, 1, 2))
+    ranks = np.argsort(np.argsort(numbers, axis=1), axis=1)
+    exact: Bools = ranks < n_chosen[:, None]
+    return exact
 
 
 def turns(chosen: Bools, keys: Keys) -> Ints:
