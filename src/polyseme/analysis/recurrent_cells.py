@@ -245,7 +245,7 @@ def inside_if(text: str) -> list[float]:
     condition, or outside of brackets to a colon, an opening brace, a semicolon or the end of the line.
 
     >>> "".join("01"[int(inside)] for inside in inside_if("if (a) b; if c: d"))
-    '01111000001110000'
+    '01111000000111000'
     """
     values = [0.0] * len(text)
     for match in _IF.finditer(text):

@@ -29,7 +29,7 @@ def block_ends(n: int, shares: Sequence[float] = SHARES) -> list[int]:
     >>> block_ends(1000)
     [1, 2, 4, 8, 16, 32, 62, 125, 250, 500, 1000]
     >>> block_ends(100)
-    [1, 2, 3, 6, 12, 25, 50, 100]
+    [1, 3, 6, 12, 25, 50, 100]
     """
     ends = [max(1, math.floor(n * share / 100 + 1e-9)) for share in shares]
     return sorted({*ends[:-1], n})
