@@ -27,7 +27,7 @@ def code() -> list[str]:
 
 
 def run(data: Path, folder: Path, **settings: str) -> dict[str, tuple[float, float]]:
-    """Run all cells in a process of their own; the rows of their table, dev and test, without what was measured before."""
+    """Run all cells in a process of their own; the rows of their own table: dev and test."""
     around = {**os.environ, "POLYSEME_DATA": str(data), "TMPDIR": str(folder), **settings}
     done = run_forked("\n\n".join(code()), env=around)
     assert done.returncode == 0, done.stderr
