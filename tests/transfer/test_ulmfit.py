@@ -260,6 +260,26 @@ def test_what_is_not_read_out_takes_no_gradient() -> None:
     assert read_places(states, torch.tensor([7]), 3)[0].nonzero().flatten().tolist() == [4, 5, 6]
 
 
+def test_what_is_between_the_states_is_computed_again() -> None:
+    """With the same dropout; nothing but states is held for gradients, however long the text is."""
+    encoder = tiny_model("awd-lstm").bundle.encoder.train()
+    weights = list(encoder.parameters())
+    torch.manual_seed(3)
+    memory, parts = encoder.new_memory(3), []
+    for start in (0, 4, 8):
+        states = encoder(Batch(PIECES[:, start : start + 4]), layers=[-1], memory=memory)
+        memory = states.memory.detach()  # type: ignore[union-attr]
+        parts.append(states[-1])
+    expected = torch.autograd.grad(torch.cat(parts, 1).square().sum(), weights)
+    held: list[int] = []
+    torch.manual_seed(3)
+    with torch.autograd.graph.saved_tensors_hooks(lambda each: held.append(each.numel()) or each, lambda each: each):
+        states = chunked_states(encoder, Batch(PIECES), [-1], Chunks(4))
+    assert sum(held) <= 2 * states[-1].numel()
+    found = torch.autograd.grad(states[-1].square().sum(), weights)
+    assert all(torch.allclose(one, other, atol=1e-7) for one, other in zip(found, expected, strict=True))
+
+
 # --- from texts to labels ---------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 A chunk begins in the state in which the one before it ended, so that every state has seen all of the text before it.
 Gradients end where a chunk begins. The states of the last pieces of a row are read out; chunks before them make the
-state and nothing else, without gradients, so that memory does not grow with the length of a text.
+state and nothing else, without gradients. Of the chunks that are read out, only the states are kept: what is between
+them is computed again for the gradients, so that memory hardly grows with the length of a text.
 
 A row's state past its own end is never read, and is left to run on over padding. An encoder that reads backwards has
 its first chunk at the end of a row.
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from polyseme.encoders.encoder import Encoder
 from polyseme.parts.memory_and_cache import Memory
@@ -45,8 +47,13 @@ def chunked_states(encoder: Encoder, batch: Batch, layers: Sequence[int], chunks
     for start in range(0, longest, chunks.length):
         pieces = as_read[:, start : start + chunks.length]
         is_read = any(start < end and start + chunks.length > end - (chunks.read_last or end) for end in ends)
+        if backwards:
+            pieces = pieces.flip(1)
         with contextlib.nullcontext() if is_read else torch.no_grad():
-            states: States = encoder(Batch(pieces.flip(1) if backwards else pieces), layers=layers, memory=memory)
+            if torch.is_grad_enabled() and longest > chunks.length:
+                states = checkpoint(_read, pieces, encoder, layers, memory, use_reentrant=False)
+            else:
+                states = _read(pieces, encoder, layers, memory)
         memory = None if states.memory is None else states.memory.detach()
         for number, layer in states.layers.items():
             as_read_layer = layer.flip(1) if backwards else layer
@@ -55,6 +62,12 @@ def chunked_states(encoder: Encoder, batch: Batch, layers: Sequence[int], chunks
     if backwards:
         joined = {number: mirrored(each, batch.lengths) for number, each in joined.items()}
     return States(joined, batch.lengths, encoder.config.depth)
+
+
+def _read(pieces: Tensor, encoder: Encoder, layers: Sequence[int], memory: Memory | None) -> States:
+    """The states of a chunk. The pieces come first, by themselves: PyTorch keeps the random state of their device."""
+    states: States = encoder(Batch(pieces), layers=layers, memory=memory)
+    return states
 
 
 def read_places(states: Tensor, lengths: Tensor | None, last: int | None = None) -> Tensor:
