@@ -15,6 +15,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import polyseme
+from damage import flip_bit
 from polyseme.analysis.probing import linear_probes
 from polyseme.analysis.probing.baselines import control_labels, majority, per_type
 from polyseme.analysis.probing.code_length import block_ends, online_code_length, order_by_text
@@ -265,6 +266,11 @@ def test_one_pass_gives_every_layer_as_embed_does(tmp_path: Path, family: str) -
         kept = span_vectors(model.bundle, documents, spans, cache=tmp_path / "cache")
         assert all(torch.equal(one.vectors, two.vectors) for one, two in zip(kept.groups, vectors.groups, strict=True))
     assert kept.tally.words == 0
+    [file] = (tmp_path / "cache").glob("*/group-0.npy")
+    flip_bit(file, 0.9)
+    with pytest.warns(PolysemeWarning, match=r"damaged \(group-0.npy .* are computed again"):
+        kept = span_vectors(model.bundle, documents, spans, cache=tmp_path / "cache")
+    assert all(torch.equal(one.vectors, two.vectors) for one, two in zip(kept.groups, vectors.groups, strict=True))
 
 
 # --- mixes ------------------------------------------------------------------------------------------------------------

@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from damage import flip_bit
 from polyseme.corpus import document_reader as documents
-from polyseme.corpus.corpus import Corpus
+from polyseme.corpus.corpus import Corpus, fingerprint_of
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
+from polyseme.files import checksums
+from polyseme.files.checksums import digest_of
 from polyseme.verbs.corpus import build_corpus
 
 
@@ -161,10 +166,69 @@ def test_what_is_no_corpus_or_damaged_is_refused(copy: Path, tmp_path: Path):
     with pytest.raises(InputError, match="is damaged"):
         Corpus.open(copy)
     pieces.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1, whole[-1]]))
-    with pytest.raises(InputError, match=r"the pieces of text \(train\)"):
+    with pytest.raises(InputError, match=r"text\.train\.pieces is not as it was built"):
         Corpus.open(copy).check()
     pieces.unlink()
     with pytest.raises(InputError, match="is not there"):
+        Corpus.open(copy)
+
+
+@pytest.mark.parametrize("file", ["pieces", "starts", "documents", "sentences"])
+@pytest.mark.parametrize("split", ["train", "held"])
+def test_noise_in_a_shard_is_noticed_on_first_use(copy: Path, file: str, split: str):
+    flip_bit(copy / "shards" / "text" / f"text.{split}.{file}")
+    [shard] = Corpus.open(copy).shards(split)  # opening reads nothing
+    uses: dict[str, Callable[[], object]] = {
+        "pieces": lambda: shard.pieces,
+        "starts": shard.starts,
+        "documents": lambda: shard.ends,
+        "sentences": lambda: shard.sentences_at(np.zeros(1, np.int64)),
+    }
+    for name, use in uses.items():
+        if name != file:
+            use()
+    with pytest.raises(InputError, match=rf"text\.{split}\.{file} is not as it was built.*Copy it again.*rebuild it"):
+        uses[file]()
+
+
+def test_a_file_is_read_for_its_checksum_once_in_a_process(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    read: list[str] = []
+    monkeypatch.setattr(checksums, "digest_of", lambda path, real=digest_of: read.append(path.name) or real(path))
+    for _ in range(2):
+        assert len(Corpus.open(copy).shards("held")[0].pieces)
+    assert read == []  # the fixture has read all
+    path = copy / "shards" / "text" / "text.held.pieces"
+    os.utime(path, ns=(1, 1))
+    assert len(Corpus.open(copy).shards("held")[0].pieces)
+    assert read == ["text.held.pieces"]
+
+
+def test_a_corpus_without_checksums_is_used_and_that_is_stated_once(copy: Path):
+    about = json.loads((copy / "corpus.json").read_bytes())
+    for entry in about["sources"][0]["splits"].values():
+        del entry["checksums"]
+    (copy / "corpus.json").write_text(json.dumps({**about, "fingerprint": fingerprint_of(about)}))
+    with pytest.warns(PolysemeWarning, match="without checksums") as said:
+        opened = [Corpus.open(copy) for _ in range(2)]
+    assert len(said) == 1
+    assert len(opened[0].shards("train")[0].pieces)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda about: about.pop("tokenizer"),
+        lambda about: about.update(sources=3),
+        lambda about: about["sources"][0]["splits"]["train"]["counts"].update(words=7),
+        lambda about: about["sources"][0].pop("name"),
+        lambda about: about["sources"][0]["splits"]["train"]["checksums"].update(pieces="0" * 64),
+    ],
+)
+def test_a_damaged_record_is_refused(copy: Path, damage: Callable[[Any], object]):
+    about = json.loads((copy / "corpus.json").read_bytes())
+    damage(about)
+    (copy / "corpus.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match=r"corpus\.json is damaged"):
         Corpus.open(copy)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from damage import flip_bit
 from polyseme.cost import Tally
 from polyseme.errors import PolysemeWarning
 from polyseme.files.chunk_spool import JsonLines
@@ -92,6 +94,29 @@ def test_what_has_changed_or_is_damaged_is_made_again(tmp_path: Path) -> None:
     assert reasons == ["the input has changed there.", "it is damaged."]
     assert (tally.documents, made) == (11, [0, 1, 2])
     assert [json.loads(line)[2] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == changed
+
+
+@pytest.mark.parametrize("file", ["000001.jsonl", "000001.json"])
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_noise_in_a_chunk_is_noticed(tmp_path: Path, file: str, at: float) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        lengths(tmp_path, TEXTS, stop_at=2)
+    flip_bit(unfinished_folder(tmp_path / "out.jsonl") / file, at)
+    with pytest.warns(PolysemeWarning) as said:
+        _, made = lengths(tmp_path, TEXTS)
+    assert re.search(r"Chunk 1 in .* is computed again: it is damaged", str(said[0].message))
+    assert made == [1, 2]
+    assert [json.loads(line)[2] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == TEXTS
+
+
+def test_chunks_of_an_older_version_are_used(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        lengths(tmp_path, TEXTS, stop_at=2)
+    for path in unfinished_folder(tmp_path / "out.jsonl").glob("[0-9]*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({name: each for name, each in record.items() if name not in ("checksum", "record")}))
+    with pytest.warns(PolysemeWarning, match="8 texts"):
+        assert lengths(tmp_path, TEXTS)[1] == [2]
 
 
 def test_one_chunk_needs_no_folder(tmp_path: Path) -> None:

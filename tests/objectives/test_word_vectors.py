@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from damage import flip_bit
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus import cooccurrences
@@ -19,7 +20,7 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import RowOptions
 from polyseme.corpus.random_keys import row_keys
 from polyseme.encoders.static import StaticConfig
-from polyseme.errors import OptionError
+from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.objectives.cbow import Cbow
 from polyseme.objectives.counted_words import CountedWords
 from polyseme.objectives.glove import Glove
@@ -303,6 +304,10 @@ def test_cooccurrences_are_those_of_counting_one_by_one(corpus: Corpus, monkeypa
     assert found.keys() == {pair for pair in expected if pair[0] <= pair[1]}
     assert found == pytest.approx({pair: expected[pair] for pair in found}, rel=1e-6)
     assert all(expected[pair] == pytest.approx(expected[pair[::-1]]) for pair in expected)
+    weights = np.array(pairs.weight)
+    flip_bit(corpus.folder / "cooccurrences" / "window-4" / "weight")
+    with pytest.warns(PolysemeWarning, match="damaged .*weight is not as it was written.* counted again"):
+        assert (pairs_of(corpus, 4).weight == weights).all()
 
 
 def test_every_pair_comes_once_in_an_epoch_and_one_in_a_hundred_is_held_out(corpus: Corpus) -> None:

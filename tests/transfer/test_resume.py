@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import polyseme
+from damage import flip_bit
 from forked import run_forked
 from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.transfer.train_seed import StepReport
@@ -95,6 +96,10 @@ def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path) -> No
     with pytest.warns(PolysemeWarning, match="seed 0 .* is damaged .* it is trained again"):
         polyseme.finetune(data, model=tiny_model("bert"), **{**going_on, "output": tmp_path / "spoilt"})
     assert trained == {0, 1}
+    shutil.copytree(tmp_path / "model.unfinished", tmp_path / "noise.unfinished")
+    flip_bit(tmp_path / "noise.unfinished" / "seed-0" / "weights" / "model.safetensors", 0.9)
+    with pytest.warns(PolysemeWarning, match=r"seed 0 .* is damaged \(model.safetensors .* it is trained again"):
+        polyseme.finetune(data, model=tiny_model("bert"), **{**going_on, "output": tmp_path / "noise"})
     trained.clear()
     report = polyseme.finetune(data, model=tiny_model("bert"), **going_on)
     assert trained == {1}

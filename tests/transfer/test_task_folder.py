@@ -134,7 +134,7 @@ def test_frozen_vectors_are_those_of_embed_and_kept_by_what_decides_them(tmp_pat
 
 
 @pytest.mark.parametrize("file", ["vectors.npy", "ends.npy"])
-@pytest.mark.parametrize("damage", ["cut", "empty", "gone", "garbage"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "gone", "garbage", "bit"])
 def test_damaged_vectors_are_said_and_computed_again(tmp_path: Path, file: str, damage: str) -> None:
     model = tiny_model("bert")
     documents = different_documents([Item(text="the crane broke"), Item(text="a fish")])
@@ -147,11 +147,25 @@ def test_damaged_vectors_are_said_and_computed_again(tmp_path: Path, file: str, 
     content = place.read_bytes()
     place.unlink()
     if damage != "gone":
-        place.write_bytes({"cut": content[:-8], "empty": b"", "garbage": b"x" * len(content)}[damage])
+        noise = bytes([*content[:-3], content[-3] ^ 1, *content[-2:]])
+        damaged = {"cut": content[:-8], "empty": b"", "garbage": b"x" * len(content), "bit": noise}
+        place.write_bytes(damaged[damage])
     with pytest.warns(PolysemeWarning, match="are damaged .* and are computed again"):
         again = word_store(model.bundle, documents, **how)
     assert again.computed
     torch.testing.assert_close(again.vectors, expected, rtol=0, atol=0)
+
+
+def test_vectors_of_an_older_version_are_used_and_their_lack_of_checksums_is_stated_once(tmp_path: Path) -> None:
+    documents = different_documents([Item(text="a fish")])
+    how: dict[str, Any] = {"layer": "-1", "pool": "mean", "cache": tmp_path}
+    word_store(tiny_model("bert").bundle, documents, **how)
+    [about] = tmp_path.glob("*/about.json")
+    content = json.loads(about.read_text())
+    about.write_text(json.dumps({name: each for name, each in content.items() if name != "checksums"}))
+    with pytest.warns(PolysemeWarning, match="without checksums") as said:
+        assert not any(word_store(tiny_model("bert").bundle, documents, **how).computed for _ in range(2))
+    assert len(said) == 1
 
 
 def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:

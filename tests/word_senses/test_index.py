@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyseme
+from damage import flip_bit
 from polyseme.api import Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
@@ -276,9 +277,16 @@ def test_a_damaged_index_is_refused(source: Path, tmp_path: Path) -> None:
     similar("A [crane].", source, index=folder)
     vectors = (folder / "vectors-0.f32").read_bytes()
     (folder / "vectors-0.f32").write_bytes(vectors[:-4])
-    with pytest.raises(InputError, match=r"damaged .*vectors-0.f32 is not of the size"):
+    with pytest.raises(InputError, match=r"damaged .*vectors-0.f32 is not as it was written.*--force"):
         load_index(folder)
     (folder / "vectors-0.f32").write_bytes(vectors)
+    for name in ("vectors-0.f32", "texts.arrow", "uses.arrow", "forms.arrow"):
+        whole = (folder / name).read_bytes()
+        flip_bit(folder / name)
+        with pytest.raises(InputError, match=f"{name} is not as it was written"):
+            load_index(folder)
+        (folder / name).write_bytes(whole)
+    assert len(load_index(folder))
     (folder / "uses.arrow").write_bytes(b"")
     with pytest.raises(InputError, match="damaged"):
         load_index(folder)

@@ -10,7 +10,9 @@ Shapes: R rows, T pairs of a row.
 
 from __future__ import annotations
 
+import json
 import tempfile
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +25,13 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import Ints, Layout, RowOptions, RowSource
 from polyseme.corpus.random_keys import row_keys
 from polyseme.corpus.shards import Shard
-from polyseme.errors import InputError, OptionError
+from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
+from polyseme.files.checksums import checksums_in, first_damaged
 from polyseme.types import Rows
 
 FOLDER = "cooccurrences"
+CHECKSUMS = "checksums.json"
 HELD_OUT = 100
 """One pair in so many is held out."""
 BLOCK = 1 << 18
@@ -108,14 +112,32 @@ class PairRows(RowSource):
 def pairs_of(corpus: Corpus, window: int) -> Pairs:
     """The pairs of a corpus: those that were counted before, or counted now."""
     folder = corpus.folder / FOLDER / f"window-{window}"
-    if not folder.is_dir():
+    damaged = _damaged(folder) if folder.is_dir() else None
+    if damaged is not None:
+        warnings.warn(
+            f"The co-occurrences in {folder} are damaged ({damaged}) and are counted again.",
+            PolysemeWarning,
+            stacklevel=2,
+        )
+    if damaged is not None or not folder.is_dir():
         (corpus.folder / FOLDER).mkdir(exist_ok=True)
-        with whole_folder(folder) as new:
+        with whole_folder(folder, force=True) as new:
             _count(corpus, window, new)
+            (new / CHECKSUMS).write_text(json.dumps(checksums_in(new)) + "\n", encoding="utf-8")
     n_pairs = (folder / "first").stat().st_size // 4
     if not n_pairs:
         raise InputError(f"No two words of the corpus {corpus.folder} are near each other. Give more text.")
     return Pairs(**{name: np.memmap(folder / name, dtype=kind, mode="r") for name, kind in FILES.items()})
+
+
+def _damaged(folder: Path) -> str | None:
+    """What is wrong with the files of a folder; None if nothing is known to be."""
+    path = folder / CHECKSUMS
+    try:
+        name = first_damaged(folder, json.loads(path.read_text(encoding="utf-8")) if path.exists() else None)
+    except (OSError, ValueError, TypeError):
+        return f"{CHECKSUMS} cannot be read"
+    return None if name is None else f"{name} is not as it was written"
 
 
 def _count(corpus: Corpus, window: int, folder: Path) -> None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from polyseme.corpus.shards import SHARDS, SIDE, SPLITS, Counts, Shard, dtype_for
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.checksums import state_unchecked
 from polyseme.text.framing import Frame
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
@@ -72,7 +73,9 @@ class Corpus:
         dtype = dtype_for(tokenizer.n_pieces)
         self._shards = {
             (side, split): [
-                Shard(folder, source.name, split, source.counts[side][split], dtype, side) for source in self.sources
+                Shard(folder, source.name, split, source.counts[side][split], dtype, side, checksums)
+                for source, entry in zip(self.sources, record["sources"], strict=True)
+                for checksums in [_of_side(entry, side, split).get("checksums")]
             ]
             for side in self.sides
             for split in SPLITS
@@ -83,28 +86,32 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Corpus:
-        """The corpus in a folder. That its files are there and of the right size is checked; `check` reads them."""
+        """The corpus in a folder. That its files are there and of the right size is checked now, the checksum of each
+        when it is first used; `check` reads all.
+        """
         place = Path(folder)
         record = _read_record(place)
-        frame = Frame.from_json(record["tokenizer"]["frame"])
-        tokenizer = load_tokenizer(place / TOKENIZER, frame=frame)
-        if tokenizer.fingerprint != record["tokenizer"]["fingerprint"]:
-            raise InputError(
-                f"The corpus {place} was made with another tokenizer than the one in its folder {TOKENIZER}/: the "
-                "pieces would be read as other text. Put back the tokenizer it was made with, or rebuild it."
-            )
-        return cls(place, record, tokenizer)
+        try:
+            frame = Frame.from_json(record["tokenizer"]["frame"])
+            tokenizer = load_tokenizer(place / TOKENIZER, frame=frame)
+            if tokenizer.fingerprint != record["tokenizer"]["fingerprint"]:
+                raise InputError(
+                    f"The corpus {place} was made with another tokenizer than the one in its folder {TOKENIZER}/: the "
+                    "pieces would be read as other text. Put back the tokenizer it was made with, or rebuild it."
+                )
+            if fingerprint_of(record) != record["fingerprint"]:
+                raise ValueError("its counts and checksums are not those that its fingerprint was taken of")
+            corpus = cls(place, record, tokenizer)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _damaged(place / ABOUT, error) from None
+        if not all(shard.has_checksums for shards in corpus._shards.values() for shard in shards):
+            state_unchecked(place)
+        return corpus
 
     def check(self) -> None:
         """Read all shards and refuse a corpus that is not as it was built."""
-        for number, source in enumerate(self.record["sources"]):
-            for (side, split), shards in self._shards.items():
-                for file, digest in shards[number].checksums().items():
-                    if digest != _of_side(source, side, split)["checksums"][file]:
-                        raise InputError(
-                            f"The corpus {self.folder} is damaged: the {file} of {source['name']} ({split}) are not "
-                            "those it was built with. Copy it again from where it came from, or rebuild it."
-                        )
+        for shard in itertools.chain.from_iterable(self._shards.values()):
+            shard.check()
 
     @property
     def fingerprint(self) -> str:
@@ -234,11 +241,16 @@ def _read_record(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} is no corpus: there is no {ABOUT} in it. {advice}")
     try:
         record = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InputError(f"{path} is damaged ({error}). Copy the corpus again, or rebuild it.") from None
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(
             f"{path} is not of this version of polyseme, which reads format {FORMAT} of corpora with their {SHARDS}/. "
             "Rebuild the corpus."
         )
     return record
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+    return InputError(f"{path} is damaged ({reason}). Copy the corpus again, or rebuild it.")

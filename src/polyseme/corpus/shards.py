@@ -14,7 +14,6 @@ second the split. Document n of one side belongs to document n of the other.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
+from polyseme.files.checksums import crc_of, digest_of, is_intact
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
@@ -40,7 +40,8 @@ SHARDS = "shards"
 """The folder of a corpus that they are in, one folder per source."""
 
 _BLOCK = 1 << 22
-"""Bytes, or pieces, looked at together."""
+"""Pieces looked at together."""
+_ADVICE = "Copy it again from where it came from, or rebuild it (polyseme corpus … --force)."
 
 
 def dtype_for(n_pieces: int) -> np.dtype[Any]:
@@ -105,11 +106,19 @@ class Shard:
     """A shard that is read: arrays over its files, read into memory only where they are used."""
 
     def __init__(
-        self, folder: Path, source: str, split: str, counts: Counts, dtype: np.dtype[Any], side: str = SIDE
+        self,
+        folder: Path,
+        source: str,
+        split: str,
+        counts: Counts,
+        dtype: np.dtype[Any],
+        side: str = SIDE,
+        checksums: Mapping[str, str] | None = None,
     ) -> None:
         self.source = source
         self.counts = counts
         self.dtype = dtype
+        self._checksums = checksums
         self._path: Callable[[str], Path] = lambda file: shard_path(folder, source, split, file, side)
         for file, n_bytes in file_sizes(counts, dtype).items():
             _check_size(self._path(file), n_bytes)
@@ -158,6 +167,22 @@ class Shard:
         """A digest of each file, as `corpus.json` has it."""
         return {file: digest_of(self._path(file)) for file in FILES}
 
+    @property
+    def has_checksums(self) -> bool:
+        """Whether damage to its files would be noticed."""
+        return self._checksums is not None
+
+    def check(self) -> None:
+        """Refuse files that are not as they were built; files are checked on first use anyway."""
+        for file in FILES:
+            self._check(file)
+
+    def _check(self, file: str) -> None:
+        if self._checksums is not None and not is_intact(self._path(file), self._checksums[file]):
+            raise InputError(
+                f"The corpus is damaged: {self._path(file)} is not as it was built (its checksum is another). {_ADVICE}"
+            )
+
     @cached_property
     def _bits(self) -> NDArray[np.uint8]:
         return self._mapped("starts", np.dtype("u1"), file_sizes(self.counts, self.dtype)["starts"])
@@ -165,39 +190,15 @@ class Shard:
     def _mapped(self, file: str, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
         if not n:  # an empty file cannot be mapped
             return np.zeros(0, dtype)
+        self._check(file)
         return np.asarray(np.memmap(self._path(file), dtype, "r", shape=(n,)))
-
-
-def digest_of(path: Path) -> str:
-    """A digest of a file of any size."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _check_of(path: Path, n_bytes: int) -> int | None:
-    """A checksum of the first bytes of a file; None if it has fewer."""
-    check = 0
-    with path.open("rb") as file:
-        while n_bytes:
-            block = file.read(min(n_bytes, _BLOCK))
-            if not block:
-                return None
-            check = zlib.crc32(block, check)
-            n_bytes -= len(block)
-    return check
 
 
 def _check_size(path: Path, n_bytes: int) -> None:
     size = path.stat().st_size if path.is_file() else None
     if size != n_bytes:
         damage = "is not there" if size is None else f"has {size:,} bytes where {n_bytes:,} belong"
-        raise InputError(
-            f"The corpus is damaged: {path} {damage}. Copy it again from where it came from, or rebuild it "
-            "(polyseme corpus … --force)."
-        )
+        raise InputError(f"The corpus is damaged: {path} {damage}. {_ADVICE}")
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -289,6 +290,6 @@ class ShardWriter:
     def holds(self, state: State) -> bool:
         """Whether the files have, at their beginning, what they had when `state` was taken."""
         return all(
-            path.is_file() and _check_of(path, file_sizes(state.counts, self.dtype, whole_bytes=True)[file]) == check
+            path.is_file() and crc_of(path, file_sizes(state.counts, self.dtype, whole_bytes=True)[file]) == check
             for (file, path), check in zip(self._paths.items(), state.checks, strict=True)
         )

@@ -6,12 +6,13 @@ They are in a folder beside the output that anyone can see (`vectors.parquet.unf
 |---|---|
 | settings.json | polyseme's record: everything that decides the result; work with other settings is not resumed |
 | 000000.parquet, … | the results of one chunk, in a format that its verb chooses |
-| 000000.json, … | a digest of the chunk's input, how many rows it has, what it cost |
+| 000000.json, … | a digest of the chunk's input, how many rows it has, what it cost, checksums of both files |
+| shards.json | where the output is a folder of shards, the checksums of those that are whole |
 | lock | held by the process that is at work |
 
 Each file is written beside and renamed, the results before the digest: a chunk whose digest is there is whole. It
-counts if its input is still the same and its results can be read; otherwise it is computed again, which is reported.
-The folder goes when the output has its name, or when there is no whole chunk in it.
+counts if its input is still the same and its results are as they were written; otherwise it is computed again, which is
+reported. The folder goes when the output has its name, or when there is no whole chunk in it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from polyseme.cost import Tally
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, whole_file
+from polyseme.files.checksums import checksum_of, is_intact, record_checksum
 from polyseme.files.unfinished_folder import short, unfinished_work
 
 Result = TypeVar("Result")
+
+SHARDS = "shards.json"
+"""The checksums of shards that are whole."""
 
 
 class Storage(Protocol[Result]):
@@ -78,10 +83,20 @@ class ChunkRecord:
     results: int
     noted: Mapping[str, Any]
     tally: Tally
+    checksum: str | None = None
+    """Of the file with the results; None: an older version has stored none."""
+
+    def to_json(self) -> dict[str, Any]:
+        content = json.loads(json.dumps(asdict(self)))
+        return {**content, "record": record_checksum(content)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ChunkRecord:
         """A record as it was stored; damaged ones raise a ValueError, TypeError or KeyError."""
+        content = dict(content)
+        expected = content.pop("record", None)
+        if expected is not None and record_checksum(content) != expected:
+            raise ValueError("its checksum is another")
         tally = Tally()
         tally.add(Tally(**content["tally"]))  # raises where something is no number
         return cls(
@@ -90,6 +105,7 @@ class ChunkRecord:
             results=int(content["results"]),
             noted=dict(content["noted"]),
             tally=tally,
+            checksum=content.get("checksum"),
         )
 
 
@@ -133,7 +149,7 @@ class Spool(Generic[Result]):
                 )
             self._report(number, "the input has changed there")
             return None
-        if first + record.rows <= self.n_sharded or self._readable(number, record.results):
+        if first + record.rows <= self.n_sharded or self._is_intact(number, record):
             return record
         if in_shards:
             raise InputError(
@@ -147,9 +163,16 @@ class Spool(Generic[Result]):
         """Write one chunk; it is whole when this returns."""
         self._record_path(number).unlink(missing_ok=True)
         noted = self._storage.save(self._data(number), results)
-        record = ChunkRecord(input=input, rows=n_rows, results=len(results), noted=noted, tally=tally)
+        record = ChunkRecord(
+            input=input,
+            rows=n_rows,
+            results=len(results),
+            noted=noted,
+            tally=tally,
+            checksum=checksum_of(self._data(number)),
+        )
         with whole_file(self._record_path(number), force=True) as new_file:
-            new_file.write_text(json.dumps(asdict(record)), encoding="utf-8")
+            new_file.write_text(json.dumps(record.to_json()), encoding="utf-8")
         return record
 
     def add(self, number: int, record: ChunkRecord) -> None:
@@ -172,6 +195,25 @@ class Spool(Generic[Result]):
         while self._chunks and sum(self._chunks[0][1:]) <= stop:
             self._data(self._chunks.pop(0)[0]).unlink(missing_ok=True)
 
+    def keep_shard(self, path: Path) -> None:
+        """Note the checksum of a shard that is whole, since its chunks will be gone."""
+        with whole_file(self.folder / SHARDS, force=True) as new_file:
+            new_file.write_text(json.dumps({**self._shards(), path.name: checksum_of(path)}), encoding="utf-8")
+
+    def has_shard(self, path: Path) -> bool:
+        """Whether a shard is there and as it was written; one of which nothing was noted is taken to be."""
+        expected = self._shards().get(path.name)
+        if not path.exists() or expected is None or is_intact(path, expected):
+            return path.exists()
+        warnings.warn(f"{short(path)} is made again: it is damaged.", PolysemeWarning, stacklevel=4)
+        return False
+
+    def _shards(self) -> dict[str, str]:
+        try:
+            return dict(json.loads((self.folder / SHARDS).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
+
     def _record(self, number: int) -> ChunkRecord | None:
         try:
             return ChunkRecord.from_json(json.loads(self._record_path(number).read_text(encoding="utf-8")))
@@ -181,9 +223,12 @@ class Spool(Generic[Result]):
             self._report(number, "it is damaged")
             return None
 
-    def _readable(self, number: int, n_results: int) -> bool:
+    def _is_intact(self, number: int, record: ChunkRecord) -> bool:
+        path = self._data(number)
+        if record.checksum is not None:
+            return path.is_file() and is_intact(path, record.checksum)
         try:
-            return sum(1 for _ in self._storage.load(self._data(number))) == n_results
+            return sum(1 for _ in self._storage.load(path)) == record.results
         except (InputError, ValueError):
             return False
 

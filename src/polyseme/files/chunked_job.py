@@ -277,7 +277,7 @@ class _Assembly(Generic[Result]):
         if job.shards is not None:
             with explained(self._folder):
                 self._folder.mkdir(exist_ok=True)
-            while (self._folder / job.shards.name(self._n_shards)).exists():
+            while spool.has_shard(self._folder / job.shards.name(self._n_shards)):
                 self._n_shards += 1
             spool.n_sharded = self._n_shards * job.shards.rows
 
@@ -306,7 +306,9 @@ class _Assembly(Generic[Result]):
     def _make_shard(self, shards: Shards) -> None:
         first = self._n_shards * shards.rows
         stop = min(first + shards.rows, self._spool.n_results)
-        self._make(self._folder / shards.name(self._n_shards), first, stop)
+        path = self._folder / shards.name(self._n_shards)
+        self._make(path, first, stop)
+        self._spool.keep_shard(path)
         self._n_shards += 1
 
     def _make(self, path: Path, first: int, stop: int) -> None:

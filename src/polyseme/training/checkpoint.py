@@ -12,7 +12,6 @@ the checksums show it, and the run resumes from the one before.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 import shutil
@@ -27,9 +26,9 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from polyseme.convert.weight_files import read_weights, write_weights
-from polyseme.corpus.shards import digest_of
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_folder
+from polyseme.files.checksums import digest_of, record_checksum
 from polyseme.training.device_group import whole
 from polyseme.training.optimizers import Optimizer, Several
 
@@ -90,7 +89,7 @@ def write_checkpoint(
             written = json.loads(
                 json.dumps({"format": 1, "step": step, "passing": passing, "about": dict(record), "files": sums})
             )
-            written["checksum"] = _checksum_of_record(written)
+            written["checksum"] = record_checksum(written)
             (new / ABOUT).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     steps = _steps(folder)
     last = [each for each in steps if each <= step and not _is_passing(folder, each)][-max(keep, 1) :]
@@ -193,7 +192,7 @@ def _read_about(path: Path) -> dict[str, Any]:
         raise _DamagedError(file, f"cannot be read ({error.strerror})") from None
     except (ValueError, TypeError, KeyError, AttributeError):
         raise _DamagedError(file, "is cut short or damaged") from None
-    if _checksum_of_record(written) != expected:
+    if record_checksum(written) != expected:
         raise _DamagedError(file, "has been altered: its checksum is another")
     for name, checksum in sums.items():
         try:
@@ -203,10 +202,6 @@ def _read_about(path: Path) -> dict[str, Any]:
         if actual != checksum:
             raise _DamagedError(path / name, "is cut short or has been altered: its checksum is another")
     return dict(written)
-
-
-def _checksum_of_record(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def _remove(path: Path) -> None:

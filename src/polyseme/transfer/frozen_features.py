@@ -7,7 +7,7 @@ A store is a folder named after what decides its content: the model, the layers,
 | vectors.npy | [N, D], or [N, layers, D] where they are mixed by what a task learns: all words end to end |
 | ends.npy | [n + 1]: the words of text i are `ends[i]:ends[i + 1]` |
 | pieces.npy | [n]: how many pieces the encoder read of each text, specials included |
-| about.json | what decided it |
+| about.json | what decided it, and a checksum of each file |
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from polyseme.encoders.batch_runner import BATCH_PIECES
 from polyseme.encoders.inference import InferenceEncoder, PackedRows, Precision, build_inference_encoder
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
+from polyseme.files.checksums import checksums_in, first_damaged
 from polyseme.heads.head import Features
 from polyseme.heads.word_inputs import WordInputs
 from polyseme.tasks.encoder_rows import RowTally, TaskRow, Text, document_of, other_documents
@@ -44,6 +45,7 @@ from polyseme.transfer.stacked_inputs import InputVectors
 from polyseme.transfer.unit_batches import StackedSource, TaskBatch, Unit, beside, widened
 from polyseme.types import Document, Progress
 
+ABOUT = "about.json"
 CHUNK_CHARACTERS = 1 << 19
 ON_DEVICE_BYTES = 16 << 30
 """Vectors up to so many bytes are kept in a GPU's memory."""
@@ -72,10 +74,12 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, n_texts: int) -> Store:
-        """What a folder holds; pages are read as they are needed, and nothing here writes them.
+        """What a folder holds; once its checksums are right, pages are read as they are needed, and nothing here writes
+        them.
 
         A ValueError says that it is damaged.
         """
+        check_cached(folder)
         try:
             vectors, ends = np.load(folder / "vectors.npy", mmap_mode="c"), np.load(folder / "ends.npy")
             n_pieces = np.load(folder / "pieces.npy")
@@ -381,8 +385,28 @@ def _load_or_compute(
     with whole_folder(folder, force=True) as unfinished:
         _write(unfinished, make(reading))
         np.save(unfinished / "pieces.npy", np.array(reading.n_pieces, np.int64))
-        (unfinished / "about.json").write_text(json.dumps(key, indent=2) + "\n", encoding="utf-8")
+        write_about(unfinished, key)
     return replace(Store.open(folder, len(keys)), computed=True, flops=reading.flops)
+
+
+def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    """Conclude a folder of the cache with what decided it, and the checksums of its files."""
+    content = {**about, "checksums": checksums_in(folder)}
+    (folder / ABOUT).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def check_cached(folder: Path) -> dict[str, Any]:
+    """What is known of a folder of the cache, whose files are as they were written; otherwise a ValueError."""
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if not isinstance(about, dict):
+            raise ValueError(f"{ABOUT} holds something else")
+        damaged = first_damaged(folder, about.get("checksums"))
+    except (OSError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+    if damaged is not None:
+        raise ValueError(f"{damaged} is not as it was written: its checksum is another")
+    return about
 
 
 def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from polyseme.convert.weight_files import read_weights, write_weights
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
+from polyseme.files.checksums import checksums_in, first_damaged, record_checksum
 
 RESULT = "result.json"
 
@@ -90,10 +91,13 @@ class SeedResults:
         if self.folder is None:
             return
         with whole_folder(self.folder / f"seed-{seed}", force=True) as unfinished:
-            content = {"figures": asdict(result.figures), "score": result.score, "head": result.head}
-            (unfinished / RESULT).write_text(json.dumps(content), encoding="utf-8")
             (unfinished / "weights").mkdir()
             write_weights(unfinished / "weights", {name: each.cpu() for name, each in (result.weights or {}).items()})
+            content = {"figures": asdict(result.figures), "score": result.score, "head": result.head}
+            content["checksums"] = checksums_in(unfinished / "weights")
+            content = json.loads(json.dumps(content))
+            written = {**content, "record": record_checksum(content)}
+            (unfinished / RESULT).write_text(json.dumps(written), encoding="utf-8")
         shutil.rmtree(self.folder / f"seed-{seed}.checkpoints", ignore_errors=True)
 
     def read(self, seed: int) -> SeedResult | None:
@@ -103,7 +107,14 @@ class SeedResults:
             return None
         try:
             content = json.loads((place / RESULT).read_text(encoding="utf-8"))
-            weights = read_weights(place / "weights") if (place / "weights").is_dir() else None
+            if content.pop("record") != record_checksum(content):
+                raise ValueError(f"the checksum of {RESULT} is another")
+            weights = None
+            if (place / "weights").is_dir():
+                damaged = first_damaged(place / "weights", content["checksums"])
+                if damaged is not None:
+                    raise ValueError(f"{damaged} is not as it was written: its checksum is another")
+                weights = read_weights(place / "weights")
             figures = SeedFigures(**content["figures"])
             return SeedResult(figures, content["score"], weights, content["head"], figures.seconds)
         except (ValueError, KeyError, TypeError, ModelError) as error:

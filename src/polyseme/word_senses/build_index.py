@@ -16,6 +16,7 @@ import pyarrow as pa
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError, ModelError
 from polyseme.files.atomic import explained, whole_folder
+from polyseme.files.checksums import checksums_in
 from polyseme.files.source_paths import Sources
 from polyseme.text.word_forms import form
 from polyseme.types import Progress
@@ -123,6 +124,7 @@ def index_uses(uses: Uses, folder: Path, *, model: str = "", progress: Progress 
         "source": uses.card(),
         "model": model,
         "views": [{**view_to_json(view), "width": width} for view, width in zip(uses.views, widths, strict=True)],
+        "checksums": checksums_in(folder),
     }
     (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -4,7 +4,7 @@ An index is a folder, read through memory maps, so that it may be larger than me
 
 | file | |
 |---|---|
-| index.json | the model's fingerprint, layers, pooling, counts, the source |
+| index.json | the model's fingerprint, layers, pooling, counts, the source, a checksum of each file |
 | texts.arrow | id, text and fields of each document |
 | uses.arrow | for each use its document, its offsets in the text, and the number of its word's form |
 | forms.arrow | the forms: words without case |
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import differences
 from polyseme.errors import InputError, ModelError
+from polyseme.files.checksums import first_damaged
 from polyseme.files.field_names import fields_of_words
 from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import form
@@ -177,7 +178,12 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
     views = [view_from_json(view) for view in card["views"]]
     numbers = list(range(len(views))) if requested is None else [_number_of(view, views, folder) for view in requested]
     n_uses = card["uses"]
+    used = ["texts.arrow", "uses.arrow", "forms.arrow", *map(vectors_name, numbers)]
+    used += [name for name in map(graph_name, numbers) if n_uses > EXACT_UP_TO and (folder / name).exists()]
     try:
+        damaged = first_damaged(folder, card.get("checksums"), used)
+        if damaged is not None:
+            raise ValueError(f"{damaged} is not as it was written: its checksum is another")
         return UseIndex(
             texts=_table(folder / "texts.arrow"),
             uses=_table(folder / "uses.arrow"),

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +28,10 @@ from polyseme.cost import Tally
 from polyseme.embedding.decoder_stack import Stack, decoder_of
 from polyseme.embedding.flow import Embedder
 from polyseme.embedding.model_fingerprint import fingerprint
+from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.text.documents import document_chunks
-from polyseme.transfer.frozen_features import CHUNK_CHARACTERS, key_of
+from polyseme.transfer.frozen_features import CHUNK_CHARACTERS, check_cached, key_of, write_about
 from polyseme.types import Document, Progress
 
 IN_MEMORY_BYTES = 1 << 30
@@ -180,21 +182,37 @@ def _cached(work: _Work, model: Mapping[str, str], cache: Path) -> SpanVectors:
     texts.update(work.spans.tobytes())
     key = {**model, "pool": work.embedder.pool, "layers": str(work.groups), "spans": texts.hexdigest()}
     folder = cache / f"spans-{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]}"
-    tally = Tally()
-    if not folder.is_dir():
-        with explained(cache):
-            cache.mkdir(parents=True, exist_ok=True)
-        with whole_folder(folder) as unfinished:
-            arrays = work.files(unfinished)
-            computed = work.fill(arrays)
-            tally = computed.tally
-            for array in arrays:
-                array.flush()  # type: ignore[attr-defined]
-            windows = {"n_windowed": computed.n_windowed, "window": computed.window}
-            (unfinished / "about.json").write_text(json.dumps({**key, **windows}, indent=2) + "\n", encoding="utf-8")
-    read = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    arrays = [np.load(folder / _FILE.format(number), mmap_mode="c") for number in range(len(work.groups))]
-    return SpanVectors(_groups(work.groups, arrays), tally, read["n_windowed"], read["window"])
+    if folder.is_dir():
+        try:
+            return _read(work, folder, Tally())
+        except ValueError as error:
+            warnings.warn(
+                f"The vectors kept in {folder} are damaged ({error}) and are computed again.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+    with explained(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+    with whole_folder(folder, force=True) as unfinished:
+        arrays = work.files(unfinished)
+        computed = work.fill(arrays)
+        for array in arrays:
+            array.flush()  # type: ignore[attr-defined]
+        write_about(unfinished, {**key, "n_windowed": computed.n_windowed, "window": computed.window})
+    return _read(work, folder, computed.tally)
+
+
+def _read(work: _Work, folder: Path, tally: Tally) -> SpanVectors:
+    """What the cache has; a ValueError says that it is damaged."""
+    about = check_cached(folder)
+    try:
+        arrays = [np.load(folder / _FILE.format(number), mmap_mode="c") for number in range(len(work.groups))]
+        n_windowed, window = about["n_windowed"], about["window"]
+    except (OSError, EOFError, KeyError) as error:
+        raise ValueError(str(error)) from error
+    if [each.shape for each in arrays] != work.shapes:
+        raise ValueError("it holds the vectors of other spans, or not of all")
+    return SpanVectors(_groups(work.groups, arrays), tally, n_windowed, window)
 
 
 def _means(vectors: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
