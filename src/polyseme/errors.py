@@ -17,9 +17,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from polyseme.printable import visible
+
 
 class PolysemeError(Exception):
-    """Something polyseme refuses, in words meant for the user."""
+    """Something polyseme refuses, in words meant for the user.
+
+    Names and texts of files are in them, and what a terminal would obey is escaped.
+    """
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class InputError(PolysemeError):
@@ -43,7 +51,10 @@ class MissingPackageError(PolysemeError, ImportError):
 
 
 class PolysemeWarning(UserWarning):
-    """Something unusual that was handled, reported once."""
+    """Something unusual that was handled, reported once; as errors are, it is safe to print."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 MOST_LISTED = 40

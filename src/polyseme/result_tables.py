@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from polyseme.printable import visible
+
 MOST_ROWS = 10
 """Rows that are shown; of more, the first and the last ones."""
 MOST_CHARACTERS = 60
@@ -54,7 +56,8 @@ class Table:
         lines += [[cell(each, self.width) for each in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         columns = ["  ".join(each.ljust(width) for each, width in zip(line, widths, strict=True)) for line in lines]
-        return "\n".join([self.title, *(line.rstrip() for line in columns), *([self.note] if self.note else [])])
+        beside = [visible(each) for each in (self.title, self.note)]
+        return "\n".join([beside[0], *(line.rstrip() for line in columns), *filter(None, beside[1:])])
 
     def html(self) -> str:
         """The same as a table of HTML; every text is escaped."""
@@ -107,7 +110,7 @@ def cell(value: Any, width: int = MOST_CHARACTERS) -> str:
     """
     if value is None:
         return ""
-    text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
+    text = f"{value:.4g}" if isinstance(value, float) else visible(" ".join(str(value).split()))
     return f"{text[: width - 1]}…" if len(text) > width else text
 
 

@@ -15,6 +15,7 @@ import click
 
 from polyseme import __version__
 from polyseme.cli import signals
+from polyseme.cli.printing import print_text
 from polyseme.errors import nearest
 from polyseme.extras import later
 
@@ -137,4 +138,4 @@ def main(context: click.Context) -> None:
       polyseme embed --help
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        print_text(context.get_help())

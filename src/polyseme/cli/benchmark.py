@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import FinetuneLine, print_json, print_table
+from polyseme.cli.terminal import FinetuneLine, print_table
 from polyseme.verb_options.task_options import BenchmarkOptions
 
 
@@ -37,8 +36,8 @@ def command(suite: str, as_json: bool, **settings: Any) -> None:
         return
     print_table(report.rows(), header=report.columns)
     for text in report.lines():
-        click.echo(text)
+        print_text(text)
     results = [result for by_strategy in report.results.values() for result in by_strategy.values()]
     seconds, kwh = sum(each.seconds for each in results), sum(each.kwh for each in results)
     if seconds:
-        click.echo(f"{len(report.results)} tasks in {seconds:,.0f} s, {kwh:.3g} kWh", err=True)
+        print_text(f"{len(report.results)} tasks in {seconds:,.0f} s, {kwh:.3g} kWh", err=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import Bold, print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_cost, print_json, print_table, print_uses
+from polyseme.cli.terminal import Bar, print_cost, print_table, print_uses
 from polyseme.verb_options.word_options import CompareOptions
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def _print_word(result: Comparison) -> None:
         f"{source} ({count:,} use{'' if count == 1 else 's'})"
         for source, count in zip(result.sources, result.counts, strict=True)
     )
-    click.echo(f"{result.word} in {first} and {second}: {result.headline}.\n")
+    print_text(f"{result.word} in {first} and {second}: {result.headline}.\n")
     rows = [
         [
             each.name,
@@ -65,20 +64,20 @@ def _print_word(result: Comparison) -> None:
         shares = " → ".join(f"{100 * share:.0f}%" for share in sense.shares)
         around = f" ({', '.join(sense.neighbors[:3])})" if sense.neighbors else ""
         heading = f"sense {sense.sense}{around}, {shares}" + (f", {verdict(sense)}" if len(result.senses) > 1 else "")
-        click.echo("\n" + click.style(heading, bold=True))
+        print_text("\n", Bold(heading))
         for source, examples in zip(result.sources, sense.examples, strict=True):
-            click.echo(source)
+            print_text(source)
             print_uses([(result.uses[place].id, result.uses[place]) for place in examples])
-    click.echo()
+    print_text()
     for note in notes_of(result):
-        click.echo(note, err=True)
+        print_text(note, err=True)
 
 
 def _print_words(result: Differences) -> None:
     from polyseme.plots.comparison_pages import short_p, spelled_number
     from polyseme.two_corpora.comparison_files import notes_of_words
 
-    click.echo(f"{result.sources[0]} and {result.sources[1]}: {result.headline}.\n")
+    print_text(f"{result.sources[0]} and {result.sources[1]}: {result.headline}.\n")
     rows = [
         [
             each.word,
@@ -92,4 +91,4 @@ def _print_words(result: Differences) -> None:
     ]
     print_table(rows, header=["word", "uses", "uses", "effect", "APD", "PRT", "JSD", "p", "adjusted p"])
     for note in notes_of_words(result):
-        click.echo(note, err=True)
+        print_text(note, err=True)

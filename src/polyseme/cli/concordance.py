@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import Bold, print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_json
+from polyseme.cli.terminal import Bar
 from polyseme.verb_options.word_options import ConcordanceOptions
 
 
@@ -33,9 +32,9 @@ def command(query: str, as_json: bool, **settings: Any) -> None:
     from polyseme.keyword_in_context.concordance_files import text_lines
 
     if settings["output"] is None:
-        for line in text_lines(result, lambda match: click.style(match, bold=True)):
-            click.echo(line)
+        for left, match, right in text_lines(result):
+            print_text(left, Bold(match), right)
     place = "" if settings["output"] is None else f"{settings['output']}: "
     notes = [f"{place}{result.headline}.", result.explanation, "" if result.cost is None else result.cost.line()]
     for note in filter(None, notes):
-        click.echo(note, err=True)
+        print_text(note, err=True)

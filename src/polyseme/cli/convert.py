@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost
 from polyseme.verb_options.model_options import ConvertOptions
@@ -40,6 +39,6 @@ def command(output: str, **settings: Any) -> None:
     with Bar("converting the model", "embedding") as bar:
         cost = polyseme.convert_model(output=output, **settings, progress=bar)
     if cost is None:
-        click.echo(f"{output}: saved", err=True)
+        print_text(f"{output}: saved", err=True)
     else:
         print_cost(cost.line(), output)

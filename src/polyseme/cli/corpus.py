@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
 from polyseme.result_tables import counted
@@ -32,11 +31,11 @@ def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     with Bar("training the tokenizer", then="building the corpus") as bar:
         corpus = polyseme.build_corpus(sources or None, output=output, **settings, progress=bar)
     train, held = corpus.counts("train"), corpus.counts("held")
-    click.echo(
+    print_text(
         f"{output}: {counted(train.documents, 'document')}, {train.pieces:,} pieces to train on; "
         f"{counted(held.documents, 'document')}, {held.pieces:,} pieces held out; "
         f"a vocabulary of {corpus.tokenizer.n_pieces:,}",
         err=True,
     )
     if corpus.notes and corpus.notes[0].startswith("The tokenizer was trained"):
-        click.echo(corpus.notes[0], err=True)
+        print_text(corpus.notes[0], err=True)

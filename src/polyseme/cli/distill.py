@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import DistillLine
 from polyseme.verb_options.distill_options import DistillOptions
@@ -38,4 +37,4 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
             sources or None, **settings, on_report=line.report, progress=line.bar, started=started
         )
     for text in result.lines():
-        click.echo(text, err=True)
+        print_text(text, err=True)

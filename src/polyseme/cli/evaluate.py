@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_cost, print_json, print_table
+from polyseme.cli.terminal import Bar, print_cost, print_table
 from polyseme.verb_options.task_options import EvaluateOptions
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
     else:
         print_lines(report)
     if any(line.depth > deepest for line in report.lines):
-        click.echo("The report has narrower groups than these: see --output, --json.", err=True)
+        print_text("The report has narrower groups than these: see --output, --json.", err=True)
     for number, note in enumerate(notes_of(report)):
         print_cost(note, settings["output"] if number == 0 else None)
 

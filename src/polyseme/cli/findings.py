@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from polyseme.cli.terminal import print_cost, print_json, print_table
+from polyseme.cli.printing import Bold, print_json, print_text
+from polyseme.cli.terminal import print_cost, print_table
 
 if TYPE_CHECKING:
     from polyseme.analysis.findings import Findings
@@ -17,9 +16,9 @@ def print_findings(findings: Findings, output: str | None, *, as_json: bool) -> 
     if as_json:
         print_json(findings.to_json(), indent=2)
     else:
-        click.echo(click.style(findings.title(), bold=True))
+        print_text(Bold(findings.title()))
         print_table(findings.rows(), header=findings.header())
     for note in findings.notes:
-        click.echo(f"note: {note}", err=True)
+        print_text(f"note: {note}", err=True)
     if findings.cost is not None:
         print_cost(findings.cost.line(), output)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import FinetuneLine, print_json
+from polyseme.cli.terminal import FinetuneLine
 from polyseme.verb_options.task_options import FinetuneTaskOptions
 
 
@@ -39,6 +38,6 @@ def command(task: str, as_json: bool, **settings: Any) -> None:
         content = f"the model of seed {report.best_seed}, the best on dev"
         if report.ensemble:
             content = "of each model the seed that is best on dev"
-        click.echo(f"{settings['output']}: {content}")
+        print_text(f"{settings['output']}: {content}")
     for text in report.lines():
-        click.echo(text)
+        print_text(text)

@@ -6,11 +6,10 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import Dim, print_data, print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_cost, print_json
+from polyseme.cli.terminal import Bar, print_cost
 from polyseme.verb_options.text_options import GenerateOptions
 
 
@@ -38,7 +37,7 @@ def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
             prompts, **settings, on_start=None if shown is None else shown.begin, on_text=shown, progress=bar
         )
     if shown:
-        click.echo()
+        print_text()
     elif as_json:
         print_json(_records(result), ensure_ascii=False, indent=2)
     else:
@@ -48,7 +47,7 @@ def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
             for each in texts
             if settings["output"] is None
         ]
-        click.echo("\n\n".join(whole), nl=bool(whole))
+        print_data("\n\n".join(whole), nl=bool(whole))
     print_cost(result.cost.line(), settings["output"])
 
 
@@ -70,9 +69,9 @@ class _Shown:
 
     def __call__(self, place: int, number: int, text: str) -> None:
         if self.prompt is not None:
-            click.echo(click.style(self.prompt, dim=True), nl=False)
+            print_text(Dim(self.prompt), nl=False)
             self.prompt = None
-        click.echo(text, nl=False)
+        print_text(text, nl=False)
         sys.stdout.flush()
 
 

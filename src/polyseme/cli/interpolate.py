@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_cost, print_json, print_table
+from polyseme.cli.terminal import Bar, print_cost, print_table
 from polyseme.verb_options.text_options import InterpolateOptions
 
 
@@ -32,5 +31,5 @@ def command(as_json: bool, **settings: Any) -> None:
     else:
         print_table(result.rows(), header=("model", "weight", "perplexity per piece"))
     for note in result.notes:
-        click.echo(f"note: {note}", err=True)
+        print_text(f"note: {note}", err=True)
     print_cost(result.cost.line(), settings["output"])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import print_json, print_table
+from polyseme.cli.terminal import print_table
 from polyseme.options import Options
 
 
@@ -27,8 +26,8 @@ def command(as_json: bool) -> None:
         [(card.name, "no" if card.path is None else "yes", ", ".join(card.default_of)) for card in cards],
         header=("model", "installed", "default of"),
     )
-    click.echo()
+    print_text()
     print_table([(f"{card.name}:", card.description) for card in cards])
     for card in cards:
         if card.path is None:
-            click.echo(f"note: {card.name} is not installed. Install it {card.install}.", err=True)
+            print_text(f"note: {card.name} is not installed. Install it {card.install}.", err=True)

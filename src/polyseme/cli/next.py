@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
 from polyseme.verb_options.text_options import NextOptions
@@ -27,4 +26,4 @@ def command(first: str, second: str, **settings: Any) -> None:
     """
     with Bar("loading the model"):
         probability = polyseme.next(first, second, **settings)
-    click.echo(f"{probability:.4f}")
+    print_text(f"{probability:.4f}")

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 import polyseme
+from polyseme.cli.printing import print_json
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_json, print_table
+from polyseme.cli.terminal import Bar, print_table
 from polyseme.verb_options.word_options import PiecesOptions
 
 

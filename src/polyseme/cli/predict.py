@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import polyseme
+from polyseme.cli.printing import print_json
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_cost, print_json
+from polyseme.cli.terminal import Bar, print_cost
 from polyseme.verb_options.task_options import PredictOptions
 
 

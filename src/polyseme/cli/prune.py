@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_cost, print_json, print_table
+from polyseme.cli.terminal import Bar, print_cost, print_table
 from polyseme.verb_options.pruning_options import PruneOptions
 
 
@@ -31,8 +30,8 @@ def command(as_json: bool, **settings: Any) -> None:
     if as_json:
         print_json(report.to_json(), indent=2)
     else:
-        click.echo(report.summary())
+        print_text(report.summary())
         print_table(report.rows(), header=report.header())
     for note in report.notes:
-        click.echo(f"note: {note}", err=True)
+        print_text(f"note: {note}", err=True)
     print_cost(report.cost.line(), settings["output"])

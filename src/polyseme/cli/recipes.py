@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import print_json, print_table
+from polyseme.cli.terminal import print_table
 from polyseme.verb_options.pretraining_options import RecipesOptions
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def command(as_json: bool, **settings: Any) -> None:
         _print_one(cards[0])
     else:
         print_table([_row(card) for card in cards], header=HEADER)
-        click.echo("\nOf one recipe, with what the rules give for a budget: polyseme recipes NAME --budget 10min")
+        print_text("\nOf one recipe, with what the rules give for a budget: polyseme recipes NAME --budget 10min")
 
 
 def _row(card: RecipeCard) -> tuple[str, ...]:
@@ -66,15 +65,15 @@ def _row(card: RecipeCard) -> tuple[str, ...]:
 def _print_one(card: RecipeCard) -> None:
     """A recipe, its published settings, and beside them the fitted ones."""
     if card.published is None:
-        click.echo(f"{card.name}: {card.system} ({card.paper}), {_order(card)}")
-        click.echo(f"at most {card.vocabulary:,} words ({card.tokenizer})\nnote: {card.note}")
+        print_text(f"{card.name}: {card.system} ({card.paper}), {_order(card)}")
+        print_text(f"at most {card.vocabulary:,} words ({card.tokenizer})\nnote: {card.note}")
         print_table([(name, _value(value)) for name, value in card.published_settings.items()])
         return
-    click.echo(f"{card.name}: {card.system} ({card.paper}), {card.objective}, {_size(card)}")
-    click.echo(f"{card.parameters:,} parameters with a vocabulary of {card.vocabulary:,} ({card.tokenizer})")
+    print_text(f"{card.name}: {card.system} ({card.paper}), {card.objective}, {_size(card)}")
+    print_text(f"{card.parameters:,} parameters with a vocabulary of {card.vocabulary:,} ({card.tokenizer})")
     if card.note:
-        click.echo(f"note: {card.note}")
-    click.echo()
+        print_text(f"note: {card.note}")
+    print_text()
     changed: Mapping[str, Any] = {} if card.fitted is None else card.fitted.changed
     columns = {
         "as published": {
@@ -95,9 +94,9 @@ def _print_one(card: RecipeCard) -> None:
     rows = [(name, *(column[name] for column in columns.values())) for name in next(iter(columns.values()))]
     print_table([row for row in rows if any(row[1:])], header=("", *columns))
     if card.published_flops is not None:
-        click.echo(f"\nThe published run took {card.published_flops:.1e} FLOPs.")
+        print_text(f"\nThe published run took {card.published_flops:.1e} FLOPs.")
     if card.fitted is None:
-        click.echo("\nIts settings are the same whatever the budget.")
+        print_text("\nIts settings are the same whatever the budget.")
 
 
 def _value(value: Any) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import bar_over, print_cost, print_json, print_table
+from polyseme.cli.terminal import bar_over, print_cost, print_table
 from polyseme.verb_options.text_options import ScoreOptions
 
 
@@ -44,11 +43,11 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
         if output is None:
             header = ("id", by, "log-probability", "surprisal")
             print_table([row for each in result.texts for row in _rows(each, by)], header=header)
-            click.echo()
+            print_text()
         totals = result.totals.to_json()
         print_table([(name.replace("_", " "), _spelled(value)) for name, value in totals.items()])
     for note in result.notes:
-        click.echo(f"note: {note}", err=True)
+        print_text(f"note: {note}", err=True)
     print_cost(f"scored {result.method}; {result.cost.line()}", output)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import Bold, print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_cost, print_json, print_uses
+from polyseme.cli.terminal import Bar, print_cost, print_uses
 from polyseme.verb_options.word_options import SensesOptions
 
 
@@ -32,14 +31,14 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
         return
     from polyseme.word_senses.result_files import description_of, label_of
 
-    click.echo(f"{result.word} in {result.source}: {result.headline}. {result.explanation}")
+    print_text(f"{result.word} in {result.source}: {result.headline}. {result.explanation}")
     for note in result.notes:
-        click.echo(note)
+        print_text(note)
     for number, (sense, examples) in enumerate(zip(result.senses, result.examples, strict=True), start=1):
         uses = f"{sense.n_uses:,} use{'' if sense.n_uses == 1 else 's'}"
         heading = f"sense {number}{f', {sense.name}' if sense.name else ''}, {uses} ({sense.id})"
-        click.echo("\n" + click.style(heading, bold=True))
+        print_text("\n", Bold(heading))
         for line in description_of(sense):
-            click.echo(line)
+            print_text(line)
         print_uses([(label_of(result.uses[place]), result.uses[place]) for place in examples])
     print_cost(result.cost.line(), settings["output"])

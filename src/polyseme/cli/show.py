@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polyseme
+from polyseme.cli.printing import print_json
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_json, print_table
+from polyseme.cli.terminal import Bar, print_table
 from polyseme.verb_options.model_options import ShowOptions
 
 if TYPE_CHECKING:

@@ -23,15 +23,18 @@ import signal
 import sys
 import textwrap
 import threading
+import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, TextIO
 
 import click
 
+from polyseme.cli.printing import print_message, print_text
 from polyseme.errors import PolysemeError, PolysemeWarning, nearest
+from polyseme.printable import visible
 
 REFUSED = 2
 WIDEST = 100
@@ -63,6 +66,7 @@ class Stopped(BaseException):
 
 def exit_code(command: Callable[[], Any]) -> int:
     """Run a command, print how it ended, and return the exit code."""
+    sys.excepthook = _show_fault
     try:
         with _SignalHandler(), _notes():
             code = command()
@@ -74,7 +78,7 @@ def exit_code(command: Callable[[], Any]) -> int:
     except Stopped as stop:
         if stop.number in _STOPS:
             if sys.stderr.isatty():
-                click.echo(err=True)  # away from the terminal's own ^C
+                print_text(err=True)  # away from the terminal's own ^C
             _say(" ".join([f"polyseme: {_STOPS[stop.number]}; nothing was left half-written.", *_notes_on(stop)]))
         return stop.exit_code
     except OSError as error:
@@ -119,14 +123,17 @@ def _refuse_usage(error: click.ClickException) -> int:
     return _refuse(f"{message}{'' if message.endswith('.') else '.'} See: {context.command_path} --help", error)
 
 
+def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    print_message("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
+
+
 def _say(message: str) -> None:
     """One paragraph on standard error: wrapped on a terminal, in one line elsewhere; no name or path is broken."""
-    message = re.sub(r"[\t\r\n\v\f]+", " ", message)
+    message = visible(re.sub(r"[\t\r\n\v\f]+", " ", message))
     if sys.stderr.isatty():
         width = min(WIDEST, shutil.get_terminal_size().columns)
         message = textwrap.fill(message, width, break_long_words=False, break_on_hyphens=False)
-    with contextlib.suppress(OSError):  # nobody listens
-        click.echo(message, err=True)
+    print_message(message)
 
 
 @contextlib.contextmanager
@@ -144,7 +151,7 @@ def _notes() -> Iterator[None]:
         if issubclass(category, PolysemeWarning):
             _say(f"note: {message}")
         else:
-            click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
+            print_text(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
     logger, handler = logging.getLogger("polyseme"), _Noted()
     level = logger.level

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 import polyseme
+from polyseme.cli.printing import Bold, print_json, print_text
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_json, print_uses
+from polyseme.cli.terminal import Bar, print_uses
 from polyseme.verb_options.word_options import SimilarOptions
 
 
@@ -35,8 +34,8 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
     from polyseme.word_senses.result_files import lists_of, notes_of
 
     for number, each in enumerate(lists_of(result)):
-        click.echo("\n" * (number > 0) + click.style(each.heading, bold=True))
+        print_text("\n" * (number > 0), Bold(each.heading))
         print_uses(each.uses)
     for note in notes_of(result):
-        click.echo(note, err=True)
-    click.echo(result.cost.line(), err=True)
+        print_text(note, err=True)
+    print_text(result.cost.line(), err=True)

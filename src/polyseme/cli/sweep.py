@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 import polyseme
+from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import Command, parameters_of
-from polyseme.cli.terminal import SweepLine, print_json, print_table
+from polyseme.cli.terminal import SweepLine, print_table
 from polyseme.errors import OptionError, nearest
 from polyseme.extras import later
 from polyseme.verb_options.sweep_options import SweepOptions
@@ -67,7 +68,7 @@ def _sweep(verb: str, as_json: bool, then: tuple[str, ...], **settings: Any) -> 
     else:
         print_table(result.rows(), header=result.columns)
         for text in result.lines():
-            click.echo(text, err=True)
+            print_text(text, err=True)
     return SOME_FAILED if result.of_state("failed") else 0
 
 
@@ -108,4 +109,4 @@ def command(context: click.Context) -> None:
       polyseme sweep pretrain --help
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        print_text(context.get_help())

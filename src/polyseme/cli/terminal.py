@@ -6,8 +6,6 @@ after half a minute. Tables are neither cut nor wrapped, and in a pipe there is 
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
 import threading
 import time
@@ -17,7 +15,8 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import click
+from polyseme.cli.printing import Bold, description_column, print_text, progress_display
+from polyseme.printable import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
@@ -106,23 +105,20 @@ class Bar:
                 self._drawn[0].stop()
 
     def _draw(self) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
-
         with self._lock:
             if self._timer is None:
                 return
-            progress = Progress(console=Console(stderr=True), transient=True)
+            progress = progress_display()
             self._wait(progress)
             self._drawn = (progress, progress.add_task(self.at_first, total=None))
             progress.start()
 
     def _wait(self, progress: Progress) -> None:
         """Show that something is going on, and for how long, from now on."""
-        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import SpinnerColumn, TimeElapsedColumn
 
         self._counts = False
-        progress.columns = (TextColumn("{task.description}"), SpinnerColumn("line"), TimeElapsedColumn())
+        progress.columns = (description_column(), SpinnerColumn("line"), TimeElapsedColumn())
 
     def _count(self, progress: Progress) -> None:
         """Show how much is done, its rate where it is bytes, and the time left from now on."""
@@ -132,7 +128,7 @@ class Bar:
         amount: tuple[ProgressColumn, ...] = (DownloadColumn(), TransferSpeedColumn())
         if self.unit != "bytes":
             amount = (TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {self.unit}"),)
-        progress.columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
+        progress.columns = (description_column(), BarColumn(), *amount, TimeRemainingColumn())
 
 
 class _ProgressLines:
@@ -157,7 +153,7 @@ class _ProgressLines:
             return
         self._next = now + max(BETWEEN_LINES, (now - self._started) / 10)
         amount = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-        click.echo(f"{self._doing}: {amount} {self._unit}{self._left(now - self._first, done, total)}", err=True)
+        print_text(f"{self._doing}: {amount} {self._unit}{self._left(now - self._first, done, total)}", err=True)
 
     def _left(self, seconds: float, done: int, total: int | None) -> str:
         if total is None or done <= self._before or seconds <= 0:
@@ -191,7 +187,7 @@ class _Line(ABC, Generic[Reported]):
         if not sys.stderr.isatty():
             if evaluated or time.monotonic() - self._drawn_at >= BETWEEN_LINES:
                 self._drawn_at = time.monotonic()
-                click.echo(line, err=True)
+                print_text(line, err=True)
             return
         if time.monotonic() - self._drawn_at < REDRAW_SECONDS and not evaluated:
             return
@@ -207,10 +203,7 @@ class _Line(ABC, Generic[Reported]):
         """Whether there was an evaluation, and what is shown."""
 
     def _begin(self) -> tuple[Progress, TaskID]:
-        from rich.console import Console
-        from rich.progress import Progress, TextColumn
-
-        progress = Progress(TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
+        progress = progress_display(description_column())
         progress.start()
         return progress, progress.add_task("", total=None)
 
@@ -279,51 +272,43 @@ class DistillLine(PretrainLine):
 def bar_over(sources: Sequence[str], then: str) -> Bar | nullcontext[None]:
     """A bar for work on files; where texts are typed instead, an invitation to type them."""
     if "-" in sources and sys.stdin.isatty():
-        click.echo("Type texts, one per line; Ctrl-D ends the input.", err=True)
+        print_text("Type texts, one per line; Ctrl-D ends the input.", err=True)
         return nullcontext()
     return Bar("loading the model", then=then)
 
 
-def print_json(content: Any, **settings: Any) -> None:
-    """Print JSON, records and all."""
-    click.echo(json.dumps(content, default=_as_json, **settings))
-
-
-def _as_json(value: Any) -> Any:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
-
-
 def print_cost(cost: str, output: str | None) -> None:
     """Print on standard error what the work cost, after the name of its output."""
-    click.echo(f"{'' if output is None else f'{output}: '}{cost}", err=True)
+    print_text(f"{'' if output is None else f'{output}: '}{cost}", err=True)
 
 
 def print_table(rows: Iterable[Sequence[str]], *, header: Sequence[str] | None = None) -> None:
     """Print rows of cells under each other; a header is bold on a terminal."""
     from rich.cells import cell_len  # how many columns a cell takes on a terminal: some letters take two, some none
 
-    lines = [*([header] if header is not None else []), *rows]
+    cells = [*([header] if header is not None else []), *rows]
+    lines = [[visible(cell, one_line=True) for cell in line] for line in cells]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for number, line in enumerate(lines):
         padded = [cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)]
         text = GAP.join(padded).rstrip()
-        click.echo(click.style(text, bold=True) if number == 0 and header is not None else text)
+        print_text(Bold(text) if number == 0 and header is not None else text)
 
 
 def print_uses(lines: Sequence[tuple[str, Use]]) -> None:
     """Print uses of words, something short before each, their words in one column; "none" where there are none."""
     from rich.cells import cell_len
 
-    from polyseme.plots.word_uses import Keyword, without_controls
+    from polyseme.plots.word_uses import shown_keyword
 
     if not lines:
-        click.echo("none")
+        print_text("none")
         return
-    keywords = [Keyword(*map(without_controls, use.keyword(CONTEXT))) for _, use in lines]
-    first = max(cell_len(label) for label, _ in lines)
+    labels = [visible(label, one_line=True) for label, _ in lines]
+    keywords = [shown_keyword(use.keyword(CONTEXT)) for _, use in lines]
+    first = max(map(cell_len, labels))
     margin = max(cell_len(keyword.before) for keyword in keywords)
-    for (label, _), (before, word, after) in zip(lines, keywords, strict=True):
+    for label, (before, word, after) in zip(labels, keywords, strict=True):
         indented = " " * (margin - cell_len(before)) + before
-        click.echo(
-            f"{label}{' ' * (first - cell_len(label))}  {indented}{click.style(f'[{word}]', bold=True)}{after}".rstrip()
-        )
+        left = f"{label}{' ' * (first - cell_len(label))}  {indented}"
+        print_text(left, Bold(f"[{word}]"), after.rstrip())

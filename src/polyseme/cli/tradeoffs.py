@@ -6,8 +6,9 @@ from typing import Any
 
 import polyseme
 from polyseme.cli.evaluate import print_lines
+from polyseme.cli.printing import print_json
 from polyseme.cli.record_options import command_of
-from polyseme.cli.terminal import Bar, print_cost, print_json
+from polyseme.cli.terminal import Bar, print_cost
 from polyseme.verb_options.task_options import TradeoffsOptions
 
 

@@ -15,7 +15,8 @@ from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.keyword_in_context.keyword_lines import Concordance
 from polyseme.plots.concordance_page import PageLine, concordance_page
-from polyseme.plots.word_uses import Keyword, without_controls
+from polyseme.plots.word_uses import Keyword, shown_keyword
+from polyseme.printable import visible
 
 ORDERS = {
     "text": "text",
@@ -40,18 +41,18 @@ def write_concordance(result: Concordance, output: AnyPath, *, force: bool = Fal
         path.write_bytes(WRITERS[Path(output).suffix.lower()](result).encode("utf-8", "surrogatepass"))
 
 
-def text_lines(result: Concordance, mark: Callable[[str], str] = str) -> Iterator[str]:
-    """The lines as plain text, with the matches, in brackets, in one column; `mark` may style a match.
+def text_lines(result: Concordance) -> Iterator[Keyword]:
+    """The lines as plain text, with the matches, in brackets, in one column.
 
-    Control characters are replaced: lines are read on terminals.
+    Characters that terminals would obey are escaped: lines are read there.
     """
-    keywords = [Keyword(*map(without_controls, keyword)) for keyword in result.keywords()]
-    labels = [without_controls(_label(line.id, line.cosine, line.sense)) for line in result.lines]
+    keywords = list(map(shown_keyword, result.keywords()))
+    labels = [visible(_label(line.id, line.cosine, line.sense), one_line=True) for line in result.lines]
     label_width = max(map(cell_len, labels), default=0)
     margin = max((cell_len(keyword.before) for keyword in keywords), default=0)
     for label, (before, match, after) in zip(labels, keywords, strict=True):
         left = f"{label}{' ' * (label_width - cell_len(label))}  {' ' * (margin - cell_len(before))}{before}"
-        yield f"{left}{mark(f'[{match}]')}{after}".rstrip()
+        yield Keyword(left, f"[{match}]", after.rstrip())
 
 
 def _label(id: str, cosine: float | None, sense: int | None) -> str:
@@ -93,7 +94,7 @@ def _json(result: Concordance) -> str:
 
 
 WRITERS: Mapping[str, Callable[[Concordance], str]] = {
-    ".txt": lambda result: "".join(f"{line}\n" for line in text_lines(result)),
+    ".txt": lambda result: "".join(f"{''.join(line)}\n" for line in text_lines(result)),
     ".csv": _csv,
     ".html": _html,
     ".json": _json,

@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from polyseme.plots.colors import ink, ramp, to_hex
-from polyseme.plots.word_uses import ALONE, IN_CONTEXT, WordUses, lowest, spelled
+from polyseme.plots.word_uses import ALONE, IN_CONTEXT, WordUses, lowest, shown_keyword, spelled
+from polyseme.printable import visible
 
 _CELL_WIDTH = 6
 _GAP = 2
@@ -58,7 +59,7 @@ class SimilarityTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         in_context = self._map(self._headings[0], self._one.in_context)
         alone = self._map(self._headings[1], self._one.alone)
-        widest = max(cell_len(use.text[use.start : use.end]) for use in self._one.uses)
+        widest = max(cell_len(visible(use.text[use.start : use.end])) for use in self._one.uses)
         n_uses = len(self._one.uses)
         map_widths = [
             _GAP + _number_width(n_uses) + max(n_uses * _CELL_WIDTH, cell_len(heading)) for heading in self._headings
@@ -78,11 +79,11 @@ class SimilarityTable:
             yield _beside(self._sentences(max(room(max(map_widths)), _FEWEST)), below)
 
     def _sentences(self, room: int) -> Table:
-        keywords = [use.keyword(min(room, self._context) - 1) for use in self._one.uses]
+        keywords = [shown_keyword(use.keyword(min(room, self._context) - 1)) for use in self._one.uses]
         margin = max(cell_len(keyword.before) for keyword in keywords)
         grid = Table.grid()
         grid.add_column(no_wrap=True)
-        grid.add_row(Text.assemble(" " * margin, (self._one.word, "bold underline")))
+        grid.add_row(Text.assemble(" " * margin, (visible(self._one.word), "bold underline")))
         grid.add_row("")
         for before, word, after in keywords:
             indented = " " * (margin - cell_len(before)) + before
@@ -95,7 +96,7 @@ class SimilarityTable:
         margin = _number_width(n_uses)
         grid = Table.grid()
         grid.add_column(no_wrap=True)
-        grid.add_row(Text(" " * margin + heading))
+        grid.add_row(Text(" " * margin + visible(heading)))
         grid.add_row(Text(" " * margin) + numbers)
         for number, row in enumerate(np.asarray(cosines), start=1):
             cells = (self._cell(float(cosine)) for cosine in row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import OptionError
+from polyseme.printable import visible
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 IN_CONTEXT = "in context"
 ALONE = "layer 0: the word alone, no context"
 
@@ -89,13 +88,9 @@ def spelled(cosine: float) -> str:
     return f"{round(float(cosine), 2) + 0.0:.2f}"
 
 
-def without_controls(text: str) -> str:
-    r"""The text with U+FFFD for control characters, which a terminal would obey.
-
-    >>> without_controls("a\x1b[31m b") == "a\ufffd[31m b"
-    True
-    """
-    return _CONTROLS.sub("\ufffd", text)
+def shown_keyword(keyword: Keyword) -> Keyword:
+    """A keyword for terminals, which would obey some characters."""
+    return Keyword(*(visible(each, one_line=True) for each in keyword))
 
 
 def _one_line(text: str) -> str:

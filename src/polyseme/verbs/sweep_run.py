@@ -34,6 +34,7 @@ from polyseme.metrics.evaluation_report import Report
 from polyseme.metrics.sampling_error import sampling_error
 from polyseme.options import fields_of
 from polyseme.parts.device import find_device
+from polyseme.printable import visible
 from polyseme.recipes.recipe_table import COUNTED
 from polyseme.sweeps.sweep_report import Figure, RunCost, RunResult, State
 from polyseme.training.effects import CHECKPOINTS
@@ -189,7 +190,7 @@ def carry_out(folder: Path, *, started: float | None = None, stop_after: float |
                     steps.add(key, *_follow(request, folder / PLACE, *step))
     except Exception as error:  # noqa: BLE001 - reported with the others' results
         if not isinstance(error, PolysemeError):
-            traceback.print_exc()
+            sys.stderr.write(visible(traceback.format_exc()))
         shortage = isinstance(error, torch.OutOfMemoryError) or "too little memory" in str(error)
         text = str(error) if isinstance(error, PolysemeError) else f"{type(error).__name__}: {error}"
         steps.message = f"{text} ({NO_MEMORY})" if shortage else text
