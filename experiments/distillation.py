@@ -1,11 +1,11 @@
 """Distilled or from scratch: half of a teacher's layers, the same shape from random weights, and the teacher itself.
 
     python experiments/distillation.py run teacher student scratch TEXTS... [--teacher english-encoder] [--layers 6]
-        [--budget 4min] [--seed 0] [--task-seeds 3] [--work runs/]
+        [--budget 3e16flops] [--seed 0] [--task-seeds 3] [--work runs/]
     python experiments/distillation.py table
 
 POLYSEME_DATA names the folder of the data. The student begins with every second layer of the teacher and is distilled
-on the texts; `scratch` is pretrained on the same corpus (the teacher's tokenizer) for the same time, with the same
+on the texts; `scratch` is pretrained on the same corpus (the teacher's tokenizer) with the same budget, the same
 shape and the objective without a teacher. Other rows leave out a part: `no-soft`, `no-cosine`, `no-pieces`; `random` is
 distilled from random weights; `start` is what the student begins with, untrained. Each row is then fine-tuned to CoLA,
 SST-2, MRPC, STS-B and RTE, and scored on dev with the first metric of each: the median over seeds, and the mean over
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("arguments", nargs="*", metavar="ROW|TEXTS", help=f"rows ({', '.join(NAMES)}), then texts")
     parser.add_argument("--teacher", default="english-encoder")
     parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--budget", default="4min")
+    parser.add_argument("--budget", default="3e16flops")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--batch-size", type=int)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +50,8 @@ NAMES = {
     "coreference": "coreference",
 }
 LOW, HIGH = "pos", ("wsd", "coreference")
+PANELS = 3
+"""Heat maps beside each other."""
 Record = Mapping[str, Any]
 
 
@@ -173,22 +176,27 @@ def markdown(results: Sequence[Record], picture: str) -> Iterator[str]:
 
 
 def drawn(results: Sequence[Record]) -> bytes:
-    """A heat map for each model: tasks by layers, shaded by the shares in the mix."""
+    """A heat map for each model: tasks by layers, shaded by the shares in the mix; empty where a task was not run."""
     with_mix = [result for result in results if result.get("mix")]
     models = list(dict.fromkeys(result["model"] for result in with_mix))
+    tasks = [task for task in TASKS if any(result["task"] == task for result in with_mix)]
+    n_rows = -(-len(models) // PANELS)
     page = FigurePage()
-    page.resize(1.6 + 3.3 * max(len(models), 1), 2.6)
+    page.resize(1.6 + 3.1 * min(len(models), PANELS), 2.2 * n_rows + 0.2)
     for number, model in enumerate(models):
-        of_model = [result for result in with_mix if result["model"] == model]
+        of_task = {result["task"]: result["mix"]["shares"] for result in with_mix if result["model"] == model}
+        n_layers = max(len(shares[0]) for shares in of_task.values())
+        nothing = [math.nan] * n_layers
         shares = [
-            [statistics.mean(each) for each in zip(*result["mix"]["shares"], strict=True)] for result in of_model
-        ]  # fmt: skip
-        axes = page.axes(1.35 + 3.3 * number, 0.55, 2.9, 1.5)
-        axes.imshow(shares, cmap="YlGnBu", vmin=0, aspect="auto")
-        names = [NAMES[result["task"]] for result in of_model] if number == 0 else [""] * len(of_model)
-        axes.set_yticks(range(len(of_model)), names, fontsize=9)
-        axes.set_xticks(range(len(shares[0])), [str(layer) for layer in range(len(shares[0]))], fontsize=8, color=FAINT)
-        axes.tick_params(length=0)
+            [statistics.mean(each) for each in zip(*of_task[task], strict=True)] if task in of_task else nothing
+            for task in tasks
+        ]
+        row, column = divmod(number, PANELS)
+        axes = page.axes(1.35 + 3.1 * column, 0.45 + 2.2 * row, 2.8, 1.2)
+        axes.imshow(shares, cmap="YlGnBu", vmin=0, vmax=1, aspect="auto")
+        axes.set_yticks(range(len(tasks)), [NAMES[task] for task in tasks] if column == 0 else [""] * len(tasks))
+        axes.set_xticks(range(n_layers), [str(layer) for layer in range(n_layers)], fontsize=8, color=FAINT)
+        axes.tick_params(length=0, labelsize=9)
         axes.set_title(model, fontsize=10, loc="left")
         axes.set_xlabel("layer", fontsize=8, color=FAINT)
     return figure_bytes(page.figure, "svg")
