@@ -15,7 +15,7 @@ ENGLISH := models/english
 # The documentation theme's notice about another generator's next version.
 export NO_MKDOCS_2_WARNING := true
 
-.PHONY: help demo test lint types contracts docs pytest slow bench format clean
+.PHONY: help demo test lint types contracts docs pytest slow fuzz bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -40,7 +40,7 @@ docs: $(DEV)  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict --quiet
 
 # Tests run two at a time; a thread each is enough. Their rewritten assertions are kept for the next run.
-pytest slow: export OMP_NUM_THREADS := 1
+pytest slow fuzz: export OMP_NUM_THREADS := 1
 pytest slow: export PYTHONDONTWRITEBYTECODE :=
 
 pytest: $(DEV)  ## tests, without the slow ones
@@ -48,6 +48,9 @@ pytest: $(DEV)  ## tests, without the slow ones
 
 slow: $(DEV)  ## the slow tests
 	$(BIN)/pytest -m slow
+
+fuzz: $(DEV)  ## random command lines, minutes; SEED=… and COUNT=… repeat a run, CASE=… one line of it
+	$(BIN)/python tests/fuzz/run.py $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(CASE),--case $(CASE))
 
 bench: $(DEV)  ## print the tables of benchmarks/ (or of one: BENCH=benchmarks/name.py)
 	@for script in $(or $(BENCH),$(filter-out benchmarks/measure.py benchmarks/model_sizes.py,$(sort $(wildcard benchmarks/*.py)))); do \

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing import reduction
 from subprocess import PIPE, CompletedProcess
 from typing import IO, Any
@@ -27,7 +27,14 @@ LOADED = (
     "torch.distributed.tensor",
 )
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(list(LOADED))
+
+
+def preload(modules: Sequence[str]) -> None:
+    """What the server loads, before its first process."""
+    _server.set_forkserver_preload(list(modules))
+
+
+preload(LOADED)
 
 
 class Descriptor:

@@ -57,6 +57,11 @@ class PolysemeWarning(UserWarning):
         return visible(super().__str__())
 
 
+def add_note(error: BaseException, note: str) -> None:
+    """Add a sentence that is printed after an error: that something was kept, and where (Python 3.11's `add_note`)."""
+    error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
+
+
 MOST_LISTED = 40
 """Known names that are listed beside a suggestion."""
 

@@ -54,6 +54,10 @@ def test_cells_of_recurrent_models(run: Run, refuse: Refuse, tiny: Path, tmp_pat
     assert (ended.code, len(ended.out.splitlines())) == (0, 6)
     assert "<script" not in (tmp_path / "cells.html").read_text(encoding="utf-8")
     assert len(json.loads(run(*line, "--cell", "1,2", "--json").out)["cells"]) == 2
+    (tmp_path / "text.txt").write_text(HOSTILE, encoding="utf-8")
+    read = run("cells", "--in", tmp_path / "text.txt", "--cell", 1, "-m", tmp_path / "lstm")
+    assert (read.code, read.out) == (0, run(*line, "--cell", 1).out)
+    assert "Name a text" in refuse("cells", "-m", tmp_path / "lstm", "--cell", 1, folder=tmp_path)
     assert "Did you mean 'inside quotes'" in refuse(*line, "--property", "inside qoutes", folder=tmp_path)
     assert "whole numbers" in refuse(*line, "--cell", "x", folder=tmp_path)
     assert "polyseme heads" in refuse("cells", "Dawn", "--cell", 1, "-m", tiny, folder=tmp_path)

@@ -128,7 +128,7 @@ def read_cells(
     tokenizer = bundle.text_tokenizer
     encoded = tokenizer.encode(to_document(text, 0))
     if not len(encoded):
-        raise InputError("The text has no pieces, so there is nothing for a cell to follow.")
+        raise InputError("The text has no pieces: a cell has nothing to follow. Name a text, or a file with --in.")
     framed = tokenizer.frame(encoded.ids)
     batch = Batch(torch.from_numpy(framed.ids)[None].to(bundle.device))
     text_pieces = slice(framed.offset, framed.offset + len(encoded))

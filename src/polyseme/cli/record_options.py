@@ -68,6 +68,8 @@ def _argument(field: dataclasses.Field[Any]) -> click.Parameter:
     n_values = -1 if metavar.endswith("...") else 1
     required = field.default is dataclasses.MISSING
     settings: dict[str, Any] = {"type": FILE_NAME} if "Sources" in str(field.type) else {}
+    if n_values == 1 and not required:
+        settings["default"] = field.default
     return click.Argument([field.name], metavar=metavar or None, nargs=n_values, required=required, **settings)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from polyseme.errors import OutputError
+from polyseme.errors import OutputError, add_note
 from polyseme.files.atomic import AnyPath, Kind, explained, parents_of, put_in_place, whole_file
 
 SETTINGS = "settings.json"
@@ -57,8 +57,7 @@ def unfinished_work(
             yield folder
         except BaseException as error:
             if (is_worth_keeping or has_work)(folder):
-                note = f"Finished work is kept in {short(folder)}: the same command resumes it."
-                error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
+                add_note(error, f"Finished work is kept in {short(folder)}: the same command resumes it.")
             else:
                 remove(folder)
             raise

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from polyseme.api import AnyPath, folder_of
-from polyseme.corpus.corpus import Corpus
-from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
+from polyseme.corpus.corpus import ABOUT, Corpus
+from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning, add_note
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.files.texts_on_disk import on_disk
@@ -300,7 +300,10 @@ def _fit_of_run(output: Path, request: PretrainingRequest) -> Fit | None:
 
 @contextlib.contextmanager
 def _room_for(output: Path, *, force: bool) -> Iterator[None]:
-    """The folder for a run, removed if it stays empty; what it replaces is restored if the run cannot begin."""
+    """The folder for a run, removed if it stays empty; what it replaces is restored if the run cannot begin.
+
+    A corpus that is finished by then is kept, which a note on the error says.
+    """
     aside = output.with_name(f".{output.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part")
     with parents_of(output):
         if force and output.exists():
@@ -308,13 +311,15 @@ def _room_for(output: Path, *, force: bool) -> Iterator[None]:
         output.mkdir(exist_ok=True)
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             if aside.exists():
                 shutil.rmtree(output)
                 aside.rename(output)
             else:
                 with contextlib.suppress(OSError):
                     output.rmdir()  # only if it is empty
+                if (output / OWN_CORPUS / ABOUT).is_file():
+                    add_note(error, f"The corpus is kept in {output / OWN_CORPUS}: a run on the same text uses it.")
             raise
         shutil.rmtree(aside, ignore_errors=True)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from polyseme.errors import OptionError, OutputError, PolysemeError, nearest
+from polyseme.errors import OptionError, OutputError, PolysemeError, add_note, nearest
 from polyseme.files.atomic import check_output, whole_file
 from polyseme.files.unfinished_folder import check_ours, discard, has_work, locked, prepare, remove
 from polyseme.options import arguments_doc, check_choice, check_names, check_types, signature_of
@@ -229,8 +229,7 @@ def _folder(options: SweepOptions, swept: SweptVerb) -> Iterator[Path]:
             yield folder
         except BaseException as error:
             if has_work(folder):
-                note = f"Finished runs are kept in {folder}: the same command resumes the sweep."
-                error.__notes__ = [*getattr(error, "__notes__", ()), note]  # type: ignore[attr-defined]
+                add_note(error, f"Finished runs are kept in {folder}: the same command resumes the sweep.")
             else:
                 remove(folder)
             raise
