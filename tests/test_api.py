@@ -424,7 +424,9 @@ def test_what_show_says_a_model_can_works(model: Model) -> None:
         "lens": lambda: polyseme.lens("Dawn [MASK]." if "masked" in model.bundle.outputs else "Dawn", model=model),
         "patch": lambda: polyseme.patch("The vase [broke]", "The news [is]", model=model),
     }
+    calls["cells"] = lambda: polyseme.cells("Dawn broke.", model=model, cell=0, value="output").values
     of_files = {"convert", "similar", "senses", "concordance", "compare", "evaluate", "finetune", "benchmark", "heads"}
+    of_files |= {"probe", "geometry", "uses"}
     for verb in set(model.show().can) - of_files:
         assert calls[verb]()
 

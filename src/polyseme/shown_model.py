@@ -66,7 +66,7 @@ def card_of(bundle: Bundle, path: str) -> Card:
         parameters=bundle.n_parameters(),
         outputs=tuple(bundle.outputs),
         tokenizer=f"{tokenizer.n_pieces:,} pieces, fingerprint {tokenizer.fingerprint[:12]}",
-        can=tuple(dict.fromkeys([*verbs_of(bundle), *(TASK_VERBS if card is not None else ())])),
+        can=tuple(dict.fromkeys([*verbs_of(bundle), *([] if card is None else verbs_of_task(card))])),
         settings=config.to_json(),
         task=None if card is None else _described_task(card),
         heads=_heads_left(bundle),
@@ -96,6 +96,7 @@ def _heads_left(bundle: Bundle) -> str | None:
 def verbs_of(bundle: Bundle) -> list[str]:
     """The verbs that work with a model: those of word vectors, and what its outputs allow."""
     can = ["embed", "similar", "senses", "concordance", "compare", "pieces", "convert", "finetune", "benchmark"]
+    can += ["probe", "geometry", "uses"]
     can += ["fill"] if later("polyseme.filling.choose_filler").can_fill(bundle) else []
     can += ["next"] if "next" in bundle.outputs else []
     strategy = later("polyseme.generating.language_model").generation_strategy(bundle)
@@ -108,7 +109,15 @@ def verbs_of(bundle: Bundle) -> list[str]:
     can += ["patch"] if rows in ("masked", "causal") and bundle.encoder.layer_modules() else []
     can += ["attention"] if later("polyseme.analysis.attention_maps").shows_attention(bundle) else []
     can += ["heads"] if later("polyseme.analysis.word_attention").has_attentions(bundle) else []
+    can += ["cells"] if later("polyseme.analysis.recurrent_cells").has_cells(bundle.encoder) else []
     return can
+
+
+def verbs_of_task(card: Mapping[str, Any]) -> list[str]:
+    """The verbs that work with a task model, by its card."""
+    reading = card["reading"]
+    kinds = later("polyseme.analysis.attributions").KINDS_ATTRIBUTED
+    return [*TASK_VERBS, *(["attribute"] if reading["kind"] in kinds and not reading.get("prompt") else [])]
 
 
 def short_number(number: int) -> str:

@@ -124,12 +124,18 @@ def test_a_page_of_many_places_is_a_grid() -> None:
         ("xlnet", "Dawn broke", ModelError, "in any order.*use score"),
         ("elmo", "Dawn broke", ModelError, "two directions.*use score"),
         ("seq2seq", "Dawn broke", ModelError, "writes another text"),
-        ("static", "Dawn broke", ModelError, r"polyseme lens \"Dawn \[MASK\]\.\" -m english-encoder"),
+        ("static", "Dawn broke", ModelError, "'lens' reads what a model predicts.*-m english-encoder"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused(family: str, text: str, error: type[PolysemeError], message: str) -> None:
     with pytest.raises(error, match=message):
         polyseme.lens(text, model=tiny_model(family))
+
+
+@pytest.mark.parametrize("reads", ["forwards", "both"])
+def test_a_translator_is_refused_whichever_way_its_encoder_reads(reads: str) -> None:
+    with pytest.raises(ModelError, match="writes another text"):
+        polyseme.lens("Dawn broke", model=tiny_model("seq2seq", reads=reads))
 
 
 def test_options_that_make_no_sense() -> None:

@@ -61,6 +61,10 @@ def test_cells_of_recurrent_models(run: Run, refuse: Refuse, tiny: Path, tmp_pat
     assert "Did you mean 'inside quotes'" in refuse(*line, "--property", "inside qoutes", folder=tmp_path)
     assert "whole numbers" in refuse(*line, "--cell", "x", folder=tmp_path)
     assert "polyseme heads" in refuse("cells", "Dawn", "--cell", 1, "-m", tiny, folder=tmp_path)
+    (tmp_path / "text.txt").write_text("Dawn broke.\nWe broke even.\n", encoding="utf-8")
+    of_file = ("cells", "--in", tmp_path / "text.txt", "-m", tmp_path / "lstm", "--cell", 1)
+    assert json.loads(run(*of_file, "--json").out)["text"] == "Dawn broke.\nWe broke even.\n"
+    assert "a text or a file" in refuse("cells", "--cell", 1, "-m", tmp_path / "lstm", folder=tmp_path)
 
 
 def test_patch_prints_layers_and_words(run: Run, refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
@@ -70,4 +74,4 @@ def test_patch_prints_layers_and_words(run: Run, refuse: Refuse, tiny: Path, tmp
     assert "vase / news" in (tmp_path / "patch.html").read_text(encoding="utf-8")
     records = json.loads(run("patch", *sentences, "-m", tiny, "--json").out)["records"]
     assert {each["layer"] for each in records} == {0, 1, 2, 3}
-    assert "as many words" in refuse("patch", "The vase [broke]", "News [is]", "-m", tiny, folder=tmp_path)
+    assert "the same number of words" in refuse("patch", "The vase [broke]", "News [is]", "-m", tiny, folder=tmp_path)

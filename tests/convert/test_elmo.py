@@ -87,6 +87,10 @@ def test_a_loaded_model_says_what_it_is(tmp_path: Path) -> None:
         "convert",
         "finetune",
         "benchmark",
+        "probe",
+        "geometry",
+        "uses",
+        "cells",
     )
     found = model.pieces("Dawn broke.")
     assert found.pieces == ["<S>", "Dawn", "broke", ".", "</S>"]

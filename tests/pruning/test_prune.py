@@ -156,7 +156,7 @@ def test_a_task_model_is_pruned(stars: Path, dev: Path, tmp_path: Path) -> None:
     assert "without 2 of its 12 attention heads" in (output / "README.md").read_text()
     shown = polyseme.show(model=output)
     assert (shown.heads, shown.task) == ("10 of 12 attention heads", "classify: bad, good")
-    assert {"predict", "evaluate", "tradeoffs", "embed"} <= {*shown.can}
+    assert {"predict", "evaluate", "tradeoffs", "attribute", "embed"} <= {*shown.can}
     assert polyseme.show(model=stars).heads is None
 
     further = polyseme.prune(model=output, heads="50%", dev=dev, device="cpu", points=2, reestimate=True)

@@ -146,8 +146,9 @@ class Patching:
         if n_words[0] != n_words[1]:
             n_specials = sum(start == end for start, end in self.rows[0].spans.tolist())
             raise InputError(
-                f"The sentences must have as many words, since states are put in place word by word. {clean!r} has "
-                f"{n_words[0] - n_specials}, {corrupted!r} has {n_words[1] - n_specials}. Change one word for another."
+                f"The sentences must have the same number of words, since states are put in place word by word. "
+                f"{clean!r} has {n_words[0] - n_specials}, {corrupted!r} has {n_words[1] - n_specials}. Change one "
+                "word for another."
             )
         self.answers = (0, 0)
         self.clean_states = self._recorded()
@@ -283,13 +284,18 @@ def patch_sentences(
     if sum(each is None for each in marked) == 1:
         raise InputError("One sentence marks an answer in brackets, and the other does not. Mark both, or neither.")
     kind = row_kind(bundle)
+    tokenizer = bundle.text_tokenizer
+    if kind == "masked" and marked[0] is None and not all(len(tokenizer.encode_with_masks(t).words) for t in sentences):
+        raise InputError(
+            "A sentence has no place for an answer. Mark the answers in brackets, as in “The keys [are] here.” and "
+            "“The key [is] here.”, or write [MASK] in both."
+        )
     for number, mark in enumerate(marked):
         if mark is not None:
             before, word, behind = mark
             answer, against = (answer or word, against) if number == 0 else (answer, against or word)
             sentences[number] = before.rstrip() if kind == "causal" else f"{before}{MASK_TEXT}{behind}"
     patching = Patching(bundle, *sentences)
-    tokenizer = bundle.text_tokenizer
     top = patching.top_answers()
     ids = [
         default if word is None else _piece_of(tokenizer, text, word)

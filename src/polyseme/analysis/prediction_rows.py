@@ -101,7 +101,8 @@ RowKind = Literal["masked", "causal", "denoising", "sentinels"]
 def row_kind(bundle: Bundle) -> RowKind | None:
     """How a bundle predicts single pieces of a text; None: it has no output for that."""
     method = filling_method(bundle)
-    if method != "masked" and "causal" in bundle.outputs and bundle.config.direction == "causal":
+    of_encoder = "causal" in bundle.outputs and bundle.config.direction == "causal" and bundle.decoder is None
+    if method != "masked" and of_encoder:
         return "causal"
     return method
 
@@ -131,9 +132,8 @@ def _no_output(bundle: Bundle, verb: str) -> ModelError:
             "one it reads, and knows no masks. To see how likely a text is given its source, use score --source."
         )
     return ModelError(
-        f"The model cannot show what its layers predict: it has neither a 'masked' output with a mask piece nor a "
-        f"'causal' one (it has: {has}). {where_output('masked')} As in: "
-        f'polyseme {verb} "Dawn [MASK]." -m english-encoder'
+        f"{verb!r} reads what a model predicts, and this one has neither a 'masked' output with a mask piece nor a "
+        f"'causal' one (it has: {has}). {where_output('masked')}"
     )
 
 

@@ -159,9 +159,14 @@ def _n_values(reader: Reader, value: Value) -> int:
     return reader.n_cells if value == "cell" else reader.width
 
 
+def has_cells(encoder: Encoder) -> bool:
+    """Whether an encoder is recurrent."""
+    return isinstance(encoder, (Recurrent, TwoWay))
+
+
 def _readers(encoder: Encoder) -> Mapping[tuple[int, Half], Reader]:
     """The recurrence of each layer and direction."""
-    if not isinstance(encoder, (Recurrent, TwoWay)):
+    if not has_cells(encoder):
         raise ModelError(
             f"An encoder of kind {encoder.config.kind!r} has no cells. Only recurrent models have them: LSTM "
             "language models, ELMo, and recurrent sequence to sequence. A Transformer has attention heads instead: see "

@@ -10,13 +10,14 @@ from polyseme.plots.html_page import escaped
 
 FIGURES_STYLE = """
 table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .5rem;
-  text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal }
+  text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal } .figures td { white-space: nowrap }
 .figures th { border-bottom: 2px solid var(--line); vertical-align: bottom }
 .figures td:first-child, .figures th:first-child { text-align: left } .wide { overflow-x: auto }
 .figures.two-names td:nth-child(2), .figures.two-names th:nth-child(2) { text-align: left }
 .shaded td { text-align: center; min-width: 2.6rem; border: 1px solid var(--paper) }
 .shaded td.marked { box-shadow: inset 0 0 0 2px #e07b00 }
-.shaded td:first-child { white-space: nowrap; padding-right: .8rem } .shaded th { font-weight: 400; text-align: center }
+.shaded td:first-child { padding-right: .8rem } .shaded th { font-weight: 400; text-align: center }
+.figures td:first-child { position: sticky; left: 0; background: var(--paper) }
 """.strip()
 
 

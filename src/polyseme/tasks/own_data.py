@@ -134,7 +134,10 @@ def check_there(data: TaskData, split: str) -> None:
     """Refuse data without a split that is needed."""
     if not data.splits.get(split):
         there = ", ".join(name for name, items in data.splits.items() if items) or "none"
-        raise InputError(f"{data.name} has no {split} split, which is needed here. There are: {there}.")
+        raise InputError(
+            f"{data.name} has no {split} split, which is needed here. There are: {there}. Where the data are your own, "
+            f"name a file with --{split} ({split}=…)."
+        )
 
 
 def _check_item(data: TaskData, item: Item, *, labeled: bool) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class CellsOptions(AnalysisOptions):
     """What `cells` takes."""
 
-    text: str | Sequence[str] = dataclasses.field(
-        default="", kw_only=False, metadata=doc("A text (in Python also its words).", "TEXT")
+    text: str | Sequence[str] | None = dataclasses.field(
+        default=None, kw_only=False, metadata=doc("A text (in Python also its words).", "TEXT")
     )
     model: AnyPath | Model = dataclasses.field(
         metadata=doc("Recurrent model: an LSTM language model, AWD-LSTM, ELMo, Flair.", "MODEL", flags="-m --model")
@@ -60,5 +60,5 @@ class CellsOptions(AnalysisOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if bool(self.text) and self.source is not None:
+        if (self.text is None) == (self.source is None):
             raise OptionError("Name a text or a file: cells TEXT, or --in FILE (source=…), and not both.")

@@ -54,10 +54,10 @@ def _load(options: AttributeOptions) -> tuple[TaskModel, dict[str, Any], str]:
     model = options.model
     path = model.path if isinstance(model, Model) else str(find_model(str(model)))
     if not path or not has_head(path):
+        named = model if isinstance(model, str) else path or "The model"
         raise ModelError(
-            f"{path or 'The model'} has no task's head, so that there is no score to attribute. Fit it to a task: "
-            "`polyseme finetune classify --train train.csv -o models/stars`. For what a pretrained model predicts, see "
-            "`polyseme lens`."
+            f"{named} has no task's head, so that there is no score to attribute. Fit it to a task: `polyseme finetune "
+            "classify --train train.csv -o models/stars`. For what a pretrained model predicts, see `polyseme lens`."
         )
     loaded, card = task_models_of(model if isinstance(model, Model) else path, options.device, "fp32")
     if len(loaded) > 1:

@@ -26,7 +26,7 @@ def cells(options: CellsOptions) -> CellFindings:
     """
     source = options.source
     check_findings_output(options.output, force=options.force, inputs=() if source is None else [source])
-    text: str | Sequence[str] = options.text
+    text: str | Sequence[str] = "" if options.text is None else options.text
     if source is not None:
         with closing(open_source(source)) as opened:
             text = "".join(line.text for line in lines_of(opened, with_ends=True))

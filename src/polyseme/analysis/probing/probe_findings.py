@@ -67,6 +67,8 @@ class MixFigures:
             "accuracy": [each[-1] for each in self.cumulative],
             "standard_error": self.errors,
             "macro_f1": self.macro_f1,
+            "center_of_gravity": self.centers,
+            "expected_layer": self.expected,
         }
         return LayerFigures(MIX, values)
 
@@ -132,6 +134,9 @@ class ProbeFindings(Findings):
         if "random" in everything:
             record["random_weights"] = each.mean("random") if each.has("random") else None
             record["random_weights_sd"] = each.spread("random")
+        for name in () if self.mix is None else ("center_of_gravity", "expected_layer"):
+            record[name] = each.mean(name) if each.has(name) else None
+            record[f"{name}_sd"] = each.spread(name)
         return {**record, "majority": self.majority, "per_type": self.per_type}
 
     def header(self) -> Sequence[str]:
@@ -235,7 +240,7 @@ class ProbeFindings(Findings):
         shares = self.mix.mean_shares()
         return shaded_table(
             ["layer", *map(str, range(len(shares)))],
-            [("share", shares)],
+            [("share, %", shares)],
             spelled=lambda value: f"{100 * value:.0f}",
             low=0.0,
         )
@@ -257,7 +262,8 @@ def spelled(name: str, value: Any, spread: float | None = None) -> str:
     """A figure of the table, with its standard deviation: shares in percent, code lengths in thousands of bits."""
     if value is None or name == "layer":
         return str(value or "")
-    size, digits = (0.001, 1) if name == "code_length" else (1, 2) if name == "compression" else (100, 1)
+    as_they_are = ("compression", "center_of_gravity", "expected_layer")
+    size, digits = (0.001, 1) if name == "code_length" else (1, 2) if name in as_they_are else (100, 1)
     digits = 2 if name == "standard_error" else digits
     beside = "" if spread is None else f" ± {size * spread:.{digits}f}"
     return f"{size * value:,.{digits}f}{beside}{' kbit' if name == 'code_length' else ''}"

@@ -65,10 +65,9 @@ class ProbePlan:
             if part == "all":
                 singles.update(range(config.depth + 1))
             elif part != MIX:
-                choice = parse_layers(part, config)
-                if choice.mode != "one":
-                    raise OptionError(f"Probes are of single layers and of mix. Got {part!r} among the layers instead.")
-                singles.update(choice.layers)
+                if not part.removeprefix("-").isdecimal():
+                    raise OptionError(f"Layers to probe are all, numbers, and mix. Got {part!r} among them instead.")
+                singles.update(parse_layers(part, config).layers)
         further = [name for name in ("control", "code_length", "random") if getattr(self, name)]
         if further and not singles:
             raise OptionError(f"The option {further[0]!r} is for single layers. Name some beside mix, as in all,mix.")

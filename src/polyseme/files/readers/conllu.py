@@ -292,6 +292,6 @@ def _check_text(sentence: _Sentence, name: str) -> None:
     raise InputError(
         f"{Place(name, token.line)}: the words of the sentence do not add up to its text: at {shown(token.form)!r} the "
         f"words continue with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the "
-        "other (SpaceAfter=No says that no blank follows), or leave the text unread with --no-check-text "
-        "(check_text=False)."
+        "other (SpaceAfter=No says that no blank follows), or take out the line '# text', and the words are read as "
+        "they are; embed and other verbs about words do so with --no-check-text (check_text=False)."
     )
