@@ -337,6 +337,8 @@ def test_findings_have_a_row_for_each_layer_and_the_mix(tmp_path: Path) -> None:
     assert top["control_sd"] is not None
     assert found.to_json()["by_seed"]["3"]["random"][0] <= 1
     assert sum(found.mix.shares[0]) == pytest.approx(1, abs=1e-5)  # type: ignore[union-attr]
+    assert records[-1]["center_of_gravity"] == pytest.approx(sum(found.mix.centers) / 2)  # type: ignore[union-attr]
+    assert records[0]["expected_layer"] is None
     page = (tmp_path / "probe.html").read_text(encoding="utf-8")
     assert all(text in page for text in ("control task", "per type", "Center of gravity", "<svg"))
     again = polyseme.probe("tag", train=str(train), test=str(test), model=tiny_model("bert"), layers="3")
