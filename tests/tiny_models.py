@@ -136,6 +136,7 @@ BACKENDS: dict[str, Callable[[], Tokenizer] | None] = {
     "modernbert": lambda: byte_bpe(BRACKETS),
     "openai-gpt": letter_bpe,
     "gpt2": lambda: byte_bpe(["<|endoftext|>"]),
+    "causal-transformer": lambda: byte_bpe(["<|endoftext|>"]),
     "transfo-xl": word_level,
     "xlnet": lambda: unigram(XLNET, "<unk>"),
     "bart": byte_bpe,

@@ -186,7 +186,10 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     with unfilled():
         bundle = new_bundle(family, config, converted.outputs, tied=tied)
     put_weights(bundle, converted.tensors, folder, dtype, device)
-    ours = {*family.settings_of(config), "torch_dtype"}  # the last is the old name of dtype, which save_bundle writes
+    ours = {
+        *family.unchecked_settings_of(config),
+        "torch_dtype",
+    }  # the last is the old name of dtype, which save_bundle writes
     if holds_int8(theirs):
         bundle.from_int8 = True
         ours.add(SETTING)
@@ -221,6 +224,12 @@ def _warn_of_foreign(converted: Found, path: Path) -> None:
             PolysemeWarning,
             stacklevel=3,
         )
+
+
+def check_saving(bundle: Bundle) -> None:
+    """Refuse a model that the layout of its family cannot hold, without reading a weight."""
+    bundle.family.settings_of(bundle.config)
+    write(bundle.family.table(bundle.config, bundle.tied), named_tensors(bundle), list(bundle.outputs), prefix=True)
 
 
 def save_bundle(

@@ -56,7 +56,7 @@ def with_layers(bundle: Bundle, layers: Sequence[int], name: str = "the model") 
     if config.heads_left is not None:
         changes["heads_left"] = tuple(config.heads_left[each] for each in weight_sets)
     if len(config.masks) > 1:
-        changes["masks"] = tuple(config.masks[number] for number in taken)
+        changes["masks"] = tuple(config.layer_masks[number] for number in taken)
     with unfilled():
         small = new_bundle(bundle.family, config.replace(**changes), bundle.outputs, bundle.tokenizer, tied=bundle.tied)
     theirs = named_tensors(bundle)

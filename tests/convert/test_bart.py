@@ -129,7 +129,7 @@ def test_a_config_without_a_second_stack_is_no_bart() -> None:
 
 def test_other_settings_than_the_file_can_say_are_refused() -> None:
     with pytest.raises(ModelError, match=r"embedding_scale 2\.0 would become"):
-        write_config(TINY.replace(embedding_scale=2.0))
+        FAMILY.settings_of(TINY.replace(embedding_scale=2.0))
 
 
 @pytest.mark.parametrize(("name", "count"), [("bart-base", 139_420_416), ("bart-large", 406_291_456)])

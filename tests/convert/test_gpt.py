@@ -84,7 +84,7 @@ def test_the_inner_width_is_four_times_the_width_unless_said() -> None:
 def test_what_a_config_cannot_say_is_not_written(name: str, changes: dict[str, Any], said: str) -> None:
     family = FAMILIES[name]
     with pytest.raises(ModelError, match=said):
-        family.write_config(family.tiny().replace(**changes))
+        family.settings_of(family.tiny().replace(**changes))
 
 
 @pytest.mark.parametrize(

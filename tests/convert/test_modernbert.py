@@ -118,7 +118,7 @@ def test_what_is_not_known_is_refused(name: str, value: Any, message: str) -> No
 
 def test_what_config_json_cannot_say_is_refused_on_saving() -> None:
     with pytest.raises(ModelError, match="n_segments"):
-        write_config(TINY.replace(n_segments=2))
+        FAMILY.settings_of(TINY.replace(n_segments=2))
 
 
 def test_rates_of_dropout_that_the_reference_lacks_are_kept() -> None:

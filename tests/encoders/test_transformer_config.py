@@ -26,7 +26,12 @@ BERT = TRANSFORMERS["bert"]
         ({"layer_map": (0, 0)}, "'layer_map' must name 3 sets of weights. Got 2"),
         ({"sets_in_group": 2}, "in groups of 2"),
         ({"sets_in_group": 0}, "in groups of 0"),
-        ({"masks": ("causal", "all")}, "'masks' must be one or 3. Got 2"),
+        (
+            {"masks": ("causal", "all")},
+            "'masks' must be one, 3, or as many as divide 3 layers, and repeat. Got 2",
+        ),
+        ({"head_width": 0}, "'head_width' of a Transformer must be at least 1. Got 0"),
+        ({"inner_dropout_rate": 2.0}, "'inner_dropout_rate' must be from 0 to 1. Got 2.0"),
         ({"masks": ("behind",)}, "all, causal or band:WIDTH. Got 'behind'"),
     ],
 )

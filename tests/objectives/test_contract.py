@@ -355,7 +355,6 @@ def bundle_of(family: str, *outputs: str, **changes: Any) -> Any:
             "'masked' needs a mask piece.* start, end",
         ),
         (Masked(), lambda: bundle_of("bert", "masked", n_pieces=50), "bert", r"tokenizer has \d+ pieces.* room for 50"),
-        (Masked(), lambda: bundle_of("bert", "masked", final_norm=True), "bert", "could not be saved: the config.json"),
         (
             Denoising(),
             lambda: bundle_of("bert", "masked"),

@@ -69,6 +69,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "carried": CARRIED,
     "two-way": {**CARRIED, "recipe": "flair-tiny", "shape": {"width": 8, "token_width": 8, "dropout_rate": 0.1}},
     "causal": {**SETTINGS, "recipe": "gpt-tiny"},
+    "bands": {**SETTINGS, "recipe": "gpt-tiny", "shape": {**SETTINGS["shape"], "masks": "band:4"}},
     "next": {**SETTINGS, "objective": {"next": "nsp"}},
     "order": {**SETTINGS, "objective": {"next": "sop"}, "layout": "sentence-pair"},
     "doc-sentences": {**SETTINGS, "layout": "doc-sentences"},

@@ -14,8 +14,8 @@ from polyseme.recipes.recipe_table import recipe_named
 from training.kills import N_STEPS, RUNS
 
 OTHERS = (
-    *("causal", "next", "order", "doc-sentences", "replaced", "permuted", "segments", "denoising", "spans"),
-    *("translation", "two-way", "skip-gram", "cbow", "glove", "copied", "boundary", "joined"),
+    *("causal", "bands", "next", "order", "doc-sentences", "replaced", "permuted", "segments", "denoising"),
+    *("spans", "translation", "two-way", "skip-gram", "cbow", "glove", "copied", "boundary", "joined"),
     *("distilled", "distilled-causal"),
 )
 """Objectives but the masked one, which is killed most, and that of two halves, which carries a memory; `next`, `order`

@@ -98,7 +98,9 @@ def test_a_model_with_modules_keeps_them(folders: Any, tmp_path: Path) -> None:
     assert (tmp_path / "other" / "README.md").read_text().endswith("\n\n# A card\n")
 
 
-@pytest.mark.parametrize("family", ["elmo", "lstm", "seq2seq", "transformer", "transfo-xl", "bart"])
+@pytest.mark.parametrize(
+    "family", ["elmo", "lstm", "seq2seq", "transformer", "causal-transformer", "transfo-xl", "bart"]
+)
 def test_models_that_do_not_fit_are_refused(folders: Any, tmp_path: Path, family: str) -> None:
     reason = "has two stacks" if family == "bart" else "transformers has no class for it"
     with pytest.raises(ModelError, match=reason):

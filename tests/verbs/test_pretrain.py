@@ -96,6 +96,39 @@ def test_electra_keeps_its_generator_beside_the_model(corpus: Path, tmp_path: Pa
     assert "This is its generator." in (tmp_path / "run" / "generator" / "README.md").read_text(encoding="utf-8")
 
 
+def test_alternating_masks_are_trained_and_saved_in_our_own_layout(corpus: Path, tmp_path: Path) -> None:
+    """GPT-3's; GPT-2's layout cannot hold them. Two masks repeat over four layers."""
+    shape = {**SHAPE, "n_layers": 4, "masks": "causal,band:4"}
+    run = tmp_path / "run"
+    polyseme.pretrain(corpus, output=run, **{**SMALL, "recipe": "gpt-tiny", "shape": shape})
+    polyseme.pretrain(corpus, output=tmp_path / "more", model=run, **{**SMALL, "recipe": None, "shape": None})
+    assert losses(tmp_path / "more")[0] == pytest.approx(losses(run)[-1], rel=0.1)
+    for place in (run, tmp_path / "more"):
+        config: Any = polyseme.load(place, device="cpu").bundle.config
+        assert config.layer_masks == ("causal", "band:4", "causal", "band:4")
+        assert json.loads((place / "model" / "config.json").read_text())["model_type"] == "causal-transformer"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "shape", "said"),
+    [
+        ("bert-tiny", {"masks": "local:3"}, "could not be saved: .*'bert' cannot say all of them .*masks"),
+        ("gpt-tiny", {"masks": "all"}, "'causal' needs an encoder that sees only the pieces before"),
+        ("gpt-tiny", {"embedding_width": 8}, "'gpt2' cannot say all of them .*embedding_width 8 would become None"),
+        ("lstm-tiny", {"top_width": 12}, "The output cannot share the table of pieces: it is"),
+        ("modern-tiny", {"positions": "learned"}, "'modernbert' cannot say all of them .*positions 'learned'"),
+        ("t5-tiny", {"decoder_layers": None}, "needs a decoder|cannot say|could not be saved"),
+        ("bart-tiny", {"embedding_scale": 2.0}, "embedding_scale 2.0 would become"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_before_the_corpus_is_built(
+    text: Path, tmp_path: Path, recipe: str, shape: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PolysemeError, match=said):
+        polyseme.pretrain(text, output=tmp_path / "run", recipe=recipe, budget="2steps", shape=shape, device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_writes_the_card_of_its_model(finished: Path, text: Path) -> None:
     ledger = json.loads((finished / "ledger.json").read_text())
     card = ModelCard.load(finished / "model" / "README.md")

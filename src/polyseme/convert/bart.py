@@ -8,7 +8,6 @@ from typing import Any
 from polyseme.convert.config_file import Settings
 from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import SMALL, Family
-from polyseme.convert.gpt import checked
 from polyseme.convert.tensor_transforms import Copies, reshape
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
@@ -64,13 +63,12 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
     second = config.decoder
     if second is None:
         raise ModelError("A BART has two stacks, and the config has no 'decoder_layers'.")
-    written = {
+    return {
         **SETTINGS.write(config),
         "decoder_attention_heads": second.n_heads,
         "decoder_ffn_dim": second.inner_width,
         "scale_embedding": config.embedding_scale != 1.0,
     }
-    return checked(written, config, read_config)
 
 
 def attention(theirs: str, ours: str) -> list[Rule]:

@@ -144,7 +144,13 @@ def write(table: Table, ours: Mapping[str, Tensor], outputs: Iterable[str], *, p
     """Our tensors → theirs, by the same rules; aliases and derived tensors are left for their library to rebuild."""
     theirs: dict[str, Tensor] = {}
     used: set[str] = set()
-    for rule in table.rules(outputs, table.prefix if prefix else ""):
+    outputs = list(outputs)
+    missing = [name for name in outputs if name not in table.outputs]
+    rules = table.rules([], "") if missing else table.rules(outputs, table.prefix if prefix else "")
+    missing += sorted({name for rule in rules for name in rule.ours} - set(ours))
+    if missing:
+        raise ModelError(f"The model lacks what the layout of its family has: {_listed(missing)}.")
+    for rule in rules:
         used.update(rule.ours)
         theirs.update(zip(rule.theirs, rule.change.backward([ours[name] for name in rule.ours]), strict=True))
     unused = sorted(set(ours) - used)

@@ -200,6 +200,8 @@ def two_way_output(config: TwoWayConfig, tied: bool) -> nn.Module:
     """The softmax of both halves; there is no table of words that it could share."""
     if config.n_outputs is None:
         raise ModelError("The softmax of a two-way model needs to know how many words it chooses from ('n_outputs').")
+    if not config.n_layers:
+        raise ModelError("The softmax of a two-way model reads its layers, and there are none ('n_layers').")
     if config.output_cutoffs:
         return TwoWayOutput(AdaptiveOutput(config.state_widths[-1], config.n_outputs, config.output_cutoffs))
     return TwoWayOutput(SoftmaxOutput(config.state_widths[-1], config.n_outputs))

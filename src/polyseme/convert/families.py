@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from polyseme.config import EncoderConfig
 from polyseme.convert.config_file import model_type, read_json
 from polyseme.convert.family import Family
 from polyseme.convert.named_files import named_files
@@ -28,6 +29,7 @@ FAMILIES: Mapping[str, Family] = LateTable(
         "modernbert": "modernbert",
         "openai-gpt": "gpt",
         "gpt2": "gpt2",
+        "causal-transformer": "causal_transformer",
         "transformer": "transformer",
         "transfo-xl": "transformer_xl",
         "xlnet": "xlnet",
@@ -49,6 +51,16 @@ OF_FILES = ("awd-lstm", "flair", "static")
 """The families whose models may be single files."""
 OF_SEVERAL_FILES = ("flair",)
 """Those whose models may be files that are named one by one (`named_files`)."""
+
+
+def family_for(name: str, config: EncoderConfig) -> Family:
+    """The family in whose layout a model is saved: the named one, or the one of our own that holds what it cannot.
+
+    The named one also where neither holds the config; saving it is then refused.
+    """
+    named = FAMILIES[name]
+    own = None if named.beyond is None else FAMILIES[named.beyond]
+    return named if own is None or named.holds(config) or not own.holds(config) else own
 
 
 def is_model_file(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from polyseme.convert.config_file import model_type, read_json
 from polyseme.convert.conversion_table import Table
 from polyseme.convert.pruned_heads import read_pruned, unpruned, write_pruned
 from polyseme.convert.weight_files import read_weights, write_weights
+from polyseme.errors import ModelError
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Tokenizer
 
@@ -90,6 +92,8 @@ class Family:
     """The config of the published base size: what recipes differ from, and users pretrain."""
     small: Mapping[str, Any] = field(default_factory=lambda: SMALL)
     """What differs from it in `tiny`."""
+    beyond: str | None = None
+    """The family of our own whose layout holds what this one's config.json cannot say (`families.family_for`)."""
     reference: str | None
     """The module of `transformers` that holds the reference, or None."""
     folder: Folder = HUGGING_FACE
@@ -116,7 +120,31 @@ class Family:
         return read_pruned(self.read_config(theirs, where), theirs, where)
 
     def settings_of(self, config: EncoderConfig) -> dict[str, Any]:
-        """What follows from our config in config.json; `config_of` reads it."""
+        """What follows from our config in config.json; what `config_of` would read otherwise is refused."""
+        written = self.unchecked_settings_of(config)
+        restored = self.config_of(written, "config.json")
+        differences = [
+            f"{each.name} {getattr(config, each.name)!r} would become {getattr(restored, each.name)!r}"
+            for each in dataclasses.fields(config)
+            if getattr(restored, each.name) != getattr(config, each.name)
+        ]
+        if differences:
+            raise ModelError(
+                f"A model with these settings could not be saved: the config.json of the family {self.name!r} cannot "
+                f"say all of them ({'; '.join(differences)}). Leave what this family fixes as it is."
+            )
+        return written
+
+    def holds(self, config: EncoderConfig) -> bool:
+        """Whether config.json can say all of a config."""
+        try:
+            self.settings_of(config)
+        except ModelError:
+            return False
+        return True
+
+    def unchecked_settings_of(self, config: EncoderConfig) -> dict[str, Any]:
+        """The same, of a config that was read from a file of this family."""
         return {**self.write_config(unpruned(config)), **write_pruned(config)}
 
     def detect(self, path: Path) -> bool:

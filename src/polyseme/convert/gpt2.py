@@ -10,7 +10,7 @@ from typing import Any
 from polyseme.convert.config_file import Settings, flag, whole
 from polyseme.convert.family import BASE, Family
 from polyseme.convert.gpt import SETTINGS as GPT_SETTINGS
-from polyseme.convert.gpt import causal_output, checked, gpt_table
+from polyseme.convert.gpt import causal_output, gpt_table
 from polyseme.encoders.transformer_config import TransformerConfig
 
 SETTINGS: Settings = dataclasses.replace(
@@ -34,13 +34,12 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
-    written = {
+    return {
         **SETTINGS.write(config),
         "n_inner": config.inner_width,
         "scale_attn_weights": config.scale is None,
         "scale_attn_by_inverse_layer_idx": config.scale_by_layer,
     }
-    return checked(written, config, read_config)
 
 
 FAMILY = Family(
@@ -54,5 +53,6 @@ FAMILY = Family(
     base=lambda: TransformerConfig(
         n_pieces=50257, **{**BASE, "max_positions": 1024}, norm_epsilon=1e-5, activation="gelu_new", **SETTINGS.fixed
     ),
+    beyond="causal-transformer",
     reference="gpt2",
 )

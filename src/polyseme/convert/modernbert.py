@@ -9,7 +9,6 @@ from polyseme.convert.bert import masked_output, masked_rules
 from polyseme.convert.config_file import Settings, flag, whole
 from polyseme.convert.conversion_table import Table, module
 from polyseme.convert.family import SMALL, Family
-from polyseme.convert.gpt import checked
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import MaskedOutput
@@ -144,7 +143,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
     for (kind, (old_name, _)), base in zip(BASES.items(), bases(config.positions) or (0, 0), strict=True):
         written["rope_parameters"][kind] = {"rope_type": "default", "rope_theta": base}
         written[old_name] = base
-    return checked(written, config, read_config)
+    return written
 
 
 def table(config: TransformerConfig, tied: bool) -> Table:

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyseme.convert.config_file import ACTIVATION_NAMES, Settings
 from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import SMALL, Family, tied_as_said
-from polyseme.convert.gpt import causal_rules, checked
+from polyseme.convert.gpt import causal_rules
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, nearest
 from polyseme.outputs.pieces import TableOutput
@@ -95,13 +95,12 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
         ("gated-" if theirs.startswith("gated-") else "", ours): theirs
         for theirs, ours in reversed(ACTIVATIONS.items())
     }
-    written = {
+    return {
         **SETTINGS.write(config),
         "feed_forward_proj": "gated-gelu" if inner == ("gated-", "gelu_new") else names[inner],
         "scale_decoder_outputs": config.output_scale != 1.0,
         "is_encoder_decoder": config.decoder_layers is not None,
     }
-    return checked(written, config, read_config)
 
 
 def tied(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:

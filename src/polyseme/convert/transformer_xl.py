@@ -11,7 +11,6 @@ from typing import Any
 from polyseme.convert.config_file import Settings, whole
 from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import SMALL, Family
-from polyseme.convert.gpt import checked
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.softmaxes import ClusteredOutput
@@ -95,7 +94,7 @@ def _tie_projs(n_cutoffs: int, shared: bool) -> list[bool]:
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
-    written = {
+    return {
         **SETTINGS.write(config),
         **SETTINGS.usual,
         "cutoffs": list(config.cutoffs),
@@ -107,7 +106,6 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
         "mem_len": config.memory_length or 0,
         "clamp_len": -1 if config.clamp_distance is None else config.clamp_distance,
     }
-    return checked(written, config, read_config)
 
 
 def table(config: TransformerConfig, tied: bool) -> Table:

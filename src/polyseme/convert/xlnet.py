@@ -8,7 +8,6 @@ from typing import Any
 from polyseme.convert.config_file import Settings, whole
 from polyseme.convert.conversion_table import Alias, Rule, Table, module
 from polyseme.convert.family import BASE, SMALL, Family
-from polyseme.convert.gpt import checked
 from polyseme.convert.tensor_transforms import TRANSPOSE, Chain, Each, Stack, reshape
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
@@ -77,14 +76,13 @@ def _bound(theirs: Mapping[str, Any], name: str, where: str) -> int | None:
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
-    written = {
+    return {
         **SETTINGS.write(config),
         "d_head": config.width_of_heads,
         "mem_len": config.memory_length,
         "reuse_len": config.reuse,
         "clamp_len": -1 if config.clamp_distance is None else config.clamp_distance,
     }
-    return checked(written, config, read_config)
 
 
 def table(config: TransformerConfig, tied: bool) -> Table:

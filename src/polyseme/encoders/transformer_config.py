@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -96,7 +97,8 @@ class TransformerConfig(EncoderConfig):
     embedding_scale: float = 1.0
 
     masks: tuple[str, ...] = ("all",)
-    """What a piece sees: `all`, `causal`, `band:WIDTH`, `local:WIDTH`; one for all layers, or one per layer.
+    """What a piece sees: `all`, `causal`, `band:WIDTH`, `local:WIDTH`; one for all layers, one per layer, or
+    several that repeat: GPT-3's are `causal`, `band:WIDTH`, in turn.
 
     `local:WIDTH:EVERY` is for all layers, of which the first and each EVERY-th after it see all.
     """
@@ -137,11 +139,12 @@ class TransformerConfig(EncoderConfig):
     """Whether each matrix is first drawn narrower, by 1 / √(width it reads) (T5)."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "n_heads", "inner_width", "n_pieces"):
-            if getattr(self, name) < 1:
-                raise ModelError(
-                    f"The '{name}' of a Transformer must be at least 1. Got {getattr(self, name)} instead."
-                )
+        for name in ("width", "n_heads", "inner_width", "n_pieces", "head_width", "embedding_width"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ModelError(f"The '{name}' of a Transformer must be at least 1. Got {value} instead.")
+        for each in dataclasses.fields(self):
+            if each.name.endswith("_rate") and not 0 <= (getattr(self, each.name) or 0.0) <= 1:
+                raise ModelError(f"'{each.name}' must be from 0 to 1. Got {getattr(self, each.name)} instead.")
         if self.head_width is None and self.width % self.n_heads:
             raise ModelError(f"A width of {self.width} cannot be divided among {self.n_heads} heads.")
         if self.activation not in ACTIVATIONS:
@@ -165,8 +168,11 @@ class TransformerConfig(EncoderConfig):
             )
         if self.sets_in_group < 1 or self.n_sets % self.sets_in_group:
             raise ModelError(f"The sets of weights cannot be kept in groups of {self.sets_in_group}.")
-        if len(self.masks) not in (1, self.n_layers):
-            raise ModelError(f"'masks' must be one or {self.n_layers}. Got {len(self.masks)} instead.")
+        if len(self.masks) != 1 and (not self.masks or not self.n_layers or self.n_layers % len(self.masks)):
+            raise ModelError(
+                f"'masks' must be one, {self.n_layers}, or as many as divide {self.n_layers} layers, and repeat. "
+                f"Got {len(self.masks)} instead."
+            )
         for mask in masks_by_layer(self.masks, max(self.n_layers, 1)):
             mask_named(mask)
         for heads in (self.heads_left, None if self.decoder_layers is not None else self.cross_heads_left):

@@ -110,11 +110,6 @@ def check_needs(objective: BaseObjective, bundle: Bundle, tokenizer: Tokenizer) 
             f"The tokenizer has {tokenizer.n_pieces:,} pieces, and the model's table has room for "
             f"{room:,}. Make the model's vocabulary as large, or train a smaller tokenizer."
         )
-    if family.config_of(family.settings_of(bundle.config), "config.json") != bundle.config:
-        raise OptionError(
-            f"A model with these settings could not be saved: the config.json of the family {family.name!r} cannot say "
-            "all of them. Settings that this family fixes must be left as they are."
-        )
     objective.refuse(bundle)
 
 

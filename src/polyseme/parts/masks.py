@@ -146,7 +146,10 @@ def mask_named(name: str) -> LayerMask:
 
 
 def masks_by_layer(names: Sequence[str], n_layers: int) -> tuple[str, ...]:
-    """The name of each layer's mask, from one for all layers or one per layer.
+    """The name of each layer's mask, from one for all layers, one per layer, or several that repeat.
+
+    >>> masks_by_layer(["causal", "band:16"], 4)
+    ('causal', 'band:16', 'causal', 'band:16')
 
     One that ends in `:EVERY` leaves the first and each EVERY-th layer after it without bound (ModernBERT).
 
@@ -154,7 +157,7 @@ def masks_by_layer(names: Sequence[str], n_layers: int) -> tuple[str, ...]:
     ('all', 'local:64', 'local:64', 'all', 'local:64')
     """
     if len(names) != 1:
-        return tuple(names)
+        return tuple(names) * max(n_layers // len(names), 1)
     kind, *settings = names[0].split(":")
     if kind != "local" or len(settings) != 2 or not settings[1].isdigit() or int(settings[1]) < 1:
         return (names[0],) * n_layers

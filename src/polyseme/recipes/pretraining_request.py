@@ -13,7 +13,8 @@ import torch
 
 from polyseme.bundle import Bundle, model_folder, new_bundle
 from polyseme.config import Config, EncoderConfig
-from polyseme.convert.families import FAMILIES
+from polyseme.convert.families import family_for
+from polyseme.convert.family import Family
 from polyseme.convert.hub import find_model
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.corpus.document_reader import by_name
@@ -171,7 +172,7 @@ class PretrainingRequest:
         start = self.start_bundle
         return Job(
             recipe=self.recipe.name,
-            family=self.recipe.family if start is None else start.family.name,
+            family=self._family(config).name,
             encoder=config_to_json(config),
             outputs=objective_from(self.recipe.objective, settings).needs.outputs,
             tied=self.recipe.tied if start is None else start.tied,
@@ -208,6 +209,10 @@ class PretrainingRequest:
             return self.start_bundle.config
         for_budget = {} if self.scaling is None else self.scaling.shape
         return self.recipe.config(n_pieces, {**for_budget, **changes, **self.shape})
+
+    def _family(self, config: EncoderConfig) -> Family:
+        """The recipe's, or the one of our own that holds what it cannot; a model's that is trained further."""
+        return family_for(self.recipe.family, config) if self.start_bundle is None else self.start_bundle.family
 
     def _changes(self, n_pieces: int, fitted: Fit | None, training: TrainingSettings) -> dict[str, Any]:
         """What differs from the recipe's shape: dropout by the budget, and positions for the longest rows.
@@ -276,7 +281,7 @@ class PretrainingRequest:
         start, config = self.start_bundle, self._config(n_pieces, {})
         settings = {name: value for name, value in self._objective(config).items() if name != "name"}
         objective = objective_from(self.recipe.objective, settings).with_models()
-        family, tied = (FAMILIES[self.recipe.family], self.recipe.tied) if start is None else (start.family, start.tied)
+        family, tied = self._family(config), self.recipe.tied if start is None else start.tied
         check_encoder(objective, family, config)
         with unfilled():
             bundle = new_bundle(family, config, objective.needs.outputs, tied=tied)

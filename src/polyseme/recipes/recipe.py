@@ -116,6 +116,10 @@ class Recipe:
                 raise OptionError(f"The encoder's setting {name!r} {wrong}")
         return {name: _several(name, value, kinds[name]) for name, value in shape.items()}
 
+    def trains(self, family: str) -> bool:
+        """Whether models of a family come out of it, by whatever settings of their shape."""
+        return family in (self.family, FAMILIES[self.family].beyond)
+
     def frame_of_rows(self) -> str:
         """The specials of a tokenizer that is trained for it, by name."""
         return self.frame or FAMILIES[self.family].frame

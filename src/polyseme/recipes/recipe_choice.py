@@ -59,7 +59,7 @@ def _recipe_of_model(start: str) -> Recipe:
     """How a model is trained further: by the first recipe of its family."""
     family = load_bundle(start).family.name
     for recipe in RECIPES.values():
-        if recipe.family == family:
+        if recipe.trains(family):
             return recipe
     raise OptionError(
         f"There is no recipe for models of the family {family!r}. Name one that trains {start} as you want it: "

@@ -50,7 +50,7 @@ class Teaching:
     def recipe_for(self, family: str) -> str:
         """The recipe that says how a student of a family is trained: the first of its family with such an objective."""
         plain = self.kind.output
-        fitting = (name for name, each in RECIPES.items() if (each.family, each.objective) == (family, plain))
+        fitting = (name for name, each in RECIPES.items() if each.trains(family) and each.objective == plain)
         return next(fitting, HOW[self.direction])
 
     def taught(self, recipe: Recipe) -> Recipe:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyseme.bundle import Bundle, load_bundle, new_bundle
+from polyseme.bundle import Bundle, check_saving, load_bundle, new_bundle
 from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import Corpus
@@ -147,7 +147,8 @@ def check_plan(job: Job, devices: Devices) -> None:
     """Refuse what does not fit together, whatever the corpus, or cannot be saved: nothing is allocated here."""
     config, objective = config_from_json(job.encoder), job.make_objective()
     check_encoder(objective, FAMILIES[job.family], config)
-    FAMILIES[job.family].settings_of(config)
+    with unfilled():
+        check_saving(new_bundle(FAMILIES[job.family], config, job.outputs, tied=job.tied))
     kind = job.training.optimizer.kind
     if objective.updates_in_place and kind not in FOR_SPARSE_ROWS:
         raise OptionError(
