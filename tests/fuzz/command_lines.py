@@ -342,6 +342,8 @@ def _value(draw: random.Random, parameter: click.Parameter) -> str:
         return draw.choice(draw.choices((plausible, borderline, wrong), (12, 5, 1))[0])
     listed = _listed(parameter)
     pool = _POOLS.get(str(parameter.metavar), _TEXTS)
+    if parameter.metavar in ("AMOUNT", "TIME"):
+        listed = []  # those of the help take minutes
     if parameter.name == "recipe":
         pool, listed = [each for each in RECIPES if "tiny" in each or each == "kneser-ney"], ["nothing"]
     return draw.choice(listed if listed and draw.random() < 0.6 else pool)

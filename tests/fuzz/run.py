@@ -74,7 +74,7 @@ def main() -> int:
                 seen[outcome.kind] += 1
                 print(f"\n--seed {arguments.seed} --case {case}: {outcome.kind}", flush=True)
                 if seen[outcome.kind] == 1:
-                    _print(shortest(outcome, models))
+                    _print(outcome if outcome.stopped else shortest(outcome, models))
             elif outcome.stopped:
                 print(
                     f"\n--seed {arguments.seed} --case {case}: stopped after {outcome.seconds:.0f} s: {outcome.line}",

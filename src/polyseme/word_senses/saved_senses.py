@@ -70,9 +70,11 @@ def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"There is no file {name}. Senses to apply are written with: senses … -o FILE.json") from None
+        raise InputError(f"There is no file {name}. Senses are written with: polyseme senses … -o FILE.json") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{name} cannot be read as JSON: {error}. Senses are kept by: senses … -o FILE.json") from None
+        raise InputError(
+            f"{name} cannot be read as JSON: {error}. Senses are written with: polyseme senses … -o FILE.json"
+        ) from None
     try:
         saved = SavedSenses(
             path=name,
@@ -92,7 +94,7 @@ def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
             raise ValueError("its vectors differ in width")
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{name} does not hold senses ({error}). They are written with: senses … -o FILE.json"
+            f"{name} does not hold senses ({error}). They are written with: polyseme senses … -o FILE.json"
         ) from None
     if form(saved.word) != form(word):
         raise OptionError(f"{name} has the senses of {saved.word!r}, not those of {word!r}. Name the same word.")
