@@ -388,6 +388,10 @@ def test_what_the_system_refuses(refuse: Refuse, tmp_path: Path, monkeypatch: py
     assert refuse("show", folder=tmp_path) == "The system refused: Input/output error (/the/disk)."
 
 
+def test_names_that_are_too_long(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
+    assert "300 characters is too long" in refuse("show", "-m", "x" * 300, folder=tmp_path)
+
+
 def test_a_fault_of_polyseme_is_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polyseme, "show", _raising(RuntimeError("a fault")))
     with pytest.raises(RuntimeError, match="a fault"):

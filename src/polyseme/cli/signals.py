@@ -15,6 +15,7 @@ that is none of these is a fault of polyseme, and is shown with its traceback.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -82,8 +83,12 @@ def exit_code(command: Callable[[], Any]) -> int:
             _say(" ".join([f"polyseme: {_STOPS[stop.number]}; nothing was left half-written.", *_notes_on(stop)]))
         return stop.exit_code
     except OSError as error:
-        where = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, (str, bytes)) else ""
-        return _refuse(f"The system refused: {error.strerror or error}{where}.", error)
+        name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+        if error.errno == errno.ENAMETOOLONG:
+            return _refuse(
+                f"A name of {len(name):,} characters is too long for a file: {name[:60]}… Shorten it.", error
+            )
+        return _refuse(f"The system refused: {error.strerror or error}{f' ({name})' if name else ''}.", error)
     except (MemoryError, RuntimeError) as error:
         if not _is_lack_of_memory(error):
             raise
