@@ -132,7 +132,8 @@ class AttributionFindings(Findings):
 
     def _closing(self, each: AttributedText) -> list[str]:
         result = each.attributed
-        gap = f"{result.score:.4f} − {result.baseline_score:.4f} = {result.score - result.baseline_score:+.4f}"
+        baseline = f"{result.baseline_score:.4f}" if result.baseline_score >= 0 else f"({result.baseline_score:.4f})"
+        gap = f"{result.score:.4f} − {baseline} = {result.score - result.baseline_score:+.4f}"
         if not self.complete:
             return ["sum of all", f"{result.total:+.4f}"]
         return ["sum of all", f"{result.total:+.4f} (scores: {gap}; error {100 * result.error:.2g}%)"]

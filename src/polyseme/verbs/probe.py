@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from polyseme.analysis.dependency_trees import Treebank, read_treebank
@@ -40,16 +41,16 @@ def probe(options: ProbeOptions) -> ProbeFindings | StructuralFindings:
     seeds = options.seed_numbers()
     if options.structural is not None:
         return _probe_trees(options, seeds)
-    data = read_probe_data(options)
-    split = options.split or _split(data)
-    targets = targets_of(data, unit=options.unit, splits=("train", split), max_items=options.max_items)
     loaded = load(model_or_default("probe", options.model), device=options.device)
     plan = ProbePlan(
         **{name: getattr(options, name) for name in OF_PLAN},
         seeds=seeds,
-        split=split,
         cache=None if options.cache is None else Path(options.cache),
     )
+    plan.chosen(plan.config_of(loaded.bundle))  # layers that are not there are refused before a treebank is read
+    data = read_probe_data(options)
+    plan = replace(plan, split=options.split or _split(data))
+    targets = targets_of(data, unit=options.unit, splits=("train", plan.split), max_items=options.max_items)
     name = loaded.path or "a model"
     findings = probe_layers(loaded.bundle, targets, plan, name=name, progress=options.progress)
     if options.output is not None:
@@ -65,14 +66,13 @@ def _split(data: TaskData) -> str:
 def _probe_trees(options: ProbeOptions, seeds: Sequence[int]) -> StructuralFindings:
     """The structural probe."""
     assert options.structural is not None
-    treebank = _treebank(options)
     loaded = load(model_or_default("probe", options.model), device=options.device)
     singles, mix = ProbePlan(layers=options.layers).chosen(loaded.bundle.config)
     if mix:
         raise OptionError("Structural probes are of single layers. Leave mix out of the layers.")
     findings = probe_structure(
         loaded.bundle,
-        treebank,
+        _treebank(options),
         StructuralSettings(kind=options.structural, rank=options.rank),
         model=loaded.path or "a model",
         layers=singles,

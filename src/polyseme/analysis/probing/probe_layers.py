@@ -52,6 +52,10 @@ class ProbePlan:
     stack: Stack = "encoder"
     cache: Path | None = None
 
+    def config_of(self, bundle: Bundle) -> EncoderConfig:
+        """That of the stack that is probed."""
+        return decoder_of(bundle).config if self.stack == "decoder" else bundle.config
+
     def chosen(self, config: EncoderConfig) -> tuple[tuple[int, ...], bool]:
         """The layers that are probed one by one, and whether their mix is."""
         parts = [part.strip() for part in str(self.layers).split(",") if part.strip()]
@@ -193,7 +197,7 @@ def probe_layers(
 ) -> ProbeFindings:
     """Probe a model; `progress` is called with how many steps of work are done: texts, then fits."""
     started = time.perf_counter()
-    config = decoder_of(bundle).config if plan.stack == "decoder" else bundle.config
+    config = plan.config_of(bundle)
     singles, mix = plan.chosen(config)
     needed = tuple(range(config.depth + 1)) if mix else singles
     work = _Progress(progress, targets, plan, bool(singles), mix)
