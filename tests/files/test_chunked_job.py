@@ -12,11 +12,11 @@ import pytest
 
 from damage import flip_bit
 from polyseme.cost import Tally
-from polyseme.errors import PolysemeWarning
+from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import Chunk, Job, every, open_lines, run_job
 from polyseme.files.rows import read_rows
-from polyseme.files.unfinished_folder import unfinished_folder
+from polyseme.files.unfinished_folder import locked, unfinished_folder
 
 TEXTS = [f"text {number}" for number in range(11)]
 
@@ -117,6 +117,19 @@ def test_chunks_of_an_older_version_are_used(tmp_path: Path) -> None:
         path.write_text(json.dumps({name: each for name, each in record.items() if name not in ("checksum", "record")}))
     with pytest.warns(PolysemeWarning, match="8 texts"):
         assert lengths(tmp_path, TEXTS)[1] == [2]
+
+
+def test_work_on_an_input_that_has_become_short_is_cleared(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        lengths(tmp_path, TEXTS, stop_at=2)
+    folder = unfinished_folder(tmp_path / "out.jsonl")
+    with locked(folder, noun="output"), pytest.raises(OutputError, match="Another process is at work"):
+        lengths(tmp_path, TEXTS[:4])
+    with pytest.raises(OutputError, match="of other settings: layer was null and is 3"):
+        lengths(tmp_path, TEXTS[:4], settings=lambda: {"layer": 3})
+    assert folder.is_dir()
+    assert lengths(tmp_path, TEXTS[:4])[1] == [0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "texts.txt"]
 
 
 def test_one_chunk_needs_no_folder(tmp_path: Path) -> None:

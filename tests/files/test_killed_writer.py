@@ -9,6 +9,7 @@ from subprocess import PIPE
 import pytest
 
 from forked import Forked
+from polyseme.files.atomic import check_output
 from polyseme.files.vector_files import FORMATS
 
 WRITE_FOREVER = """
@@ -45,3 +46,5 @@ def test_a_killed_writer_leaves_no_output(tmp_path: Path, suffix: str, old: byte
     left = [path.name for path in tmp_path.iterdir() if path != output]
     assert len(left) == 1
     assert left[0].startswith(f".out{suffix}.{process.pid}-")
+    check_output(output, force=True)  # the next command that writes it begins with that
+    assert [path.name for path in tmp_path.iterdir()] == ([output.name] if old is not None else [])

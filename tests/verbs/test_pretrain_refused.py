@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import shutil
 import sys
 import warnings
@@ -14,6 +15,7 @@ import pytest
 
 import polyseme
 from polyseme.errors import InputError, MissingPackageError, OptionError, OutputError, PolysemeError, PolysemeWarning
+from polyseme.files.workshops import only_process
 from training.kills import write_text
 
 SHAPE = {"n_layers": 1, "width": 16, "n_heads": 2, "inner_width": 32}
@@ -159,3 +161,91 @@ def test_tensorboard_is_asked_for_before_any_work(place: Path, monkeypatch: pyte
     with pytest.raises(MissingPackageError, match=r"polyseme\[tensorboard\]"):
         polyseme.pretrain("texts", output="new", tensorboard=True, **SMALL)
     assert not (place / "new").exists()
+
+
+# --- runs that are damaged, of another run, or at work ----------------------------------------------------------------
+
+
+def damage_run(place: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change run.json of the run, which then looks unfinished."""
+    path = place / "run" / "run.json"
+    content = {**json.loads(path.read_text()), "finished": False}
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda run: run.update(n_steps=-1), "n_steps is -1"),
+        (lambda run: run.update(n_steps=0), "n_steps is 0"),
+        (lambda run: run.update(n_steps="2"), "n_steps is '2'"),
+        (lambda run: run.update(n_steps=True), "n_steps is True"),
+        (lambda run: run.update(n_steps=1), "n_steps is 1, and there is a checkpoint after step 2"),
+        (lambda run: run.update(n_steps=3), "n_steps is 3, and the budget is one of 2 steps"),
+        (lambda run: run.update(finished="no"), "finished is 'no'"),
+        (lambda run: run.pop("n_steps"), "there is no 'n_steps'"),
+        (lambda run: run.pop("settings"), "there is no 'settings'"),
+        (lambda run: run.update(settings=[]), "settings is"),
+        (lambda run: run.update(stopped=3), "stopped is 3"),
+        (lambda run: run.update(unigram_entropy="low"), "unigram_entropy is 'low'"),
+        (lambda run: run.update(model_step=-3), "model_step is -3"),
+        (lambda run: run.update(timing={"steps": [-1.0], "evaluation": 0.1}), "the timing is"),
+        (lambda run: run.update(timing=3), "is damaged"),
+        (lambda run: run.update(corrections=[{"step": 5, "planned": 2, "slowdown": 1.0}]), "a correction is"),
+        (lambda run: run["settings"].update(seed=3), "the settings have been altered"),
+        (lambda run: run["settings"]["training"]["phases"][0].update(batch_size="8"), "have been altered"),
+        (lambda run: (run.pop("checksum"), run["settings"].pop("training")), "there is no 'training'"),
+        (lambda run: (run.pop("checksum"), run["settings"].update(speed=9)), "has no field 'speed'"),
+    ],
+)
+def test_a_damaged_run_is_refused(place: Path, change: Callable[[dict[str, Any]], object], reason: str) -> None:
+    damage_run(place, change)
+    before = tree(place)
+    with pytest.raises(InputError, match=r"run\.json is damaged \(.*so the run cannot be resumed") as refused:
+        polyseme.pretrain(resume="run", device="cpu")
+    assert reason in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert tree(place) == before
+
+
+def test_checkpoints_of_another_run_are_refused(place: Path) -> None:
+    polyseme.pretrain("corpus", output="other", **{**SMALL, "shape": {**SHAPE, "width": 8}})
+    damage_run(place, lambda run: None)
+    shutil.rmtree("run/checkpoints")
+    shutil.copytree("other/checkpoints", "run/checkpoints")
+    before = tree(place)
+    with pytest.raises(InputError, match=r"is of another run than run/run\.json: their settings differ"):
+        polyseme.pretrain(resume="run", device="cpu")
+    assert tree(place) == before
+
+
+@pytest.mark.parametrize("how", [{"resume": "run"}, {"sources": "corpus", "output": "run", **SMALL}])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_run_that_another_process_trains_is_refused(place: Path, how: dict[str, Any], force: bool) -> None:
+    damage_run(place, lambda run: None)
+    before = tree(place)
+    with only_process(place / "run"), pytest.raises(OutputError, match="Another process is at work on this output"):
+        polyseme.pretrain(**{"device": "cpu", **how, **({"force": True} if force and "output" in how else {})})
+    assert tree(place) == before
+    assert sorted(path.name for path in place.iterdir()) == ["corpus", "run", "texts"]
+
+
+def test_a_run_that_was_building_its_corpus_can_be_replaced(place: Path) -> None:
+    shutil.rmtree("run")
+    Path("run/corpus.unfinished").mkdir(parents=True)
+    Path("run/corpus.unfinished/settings.json").write_text('{"polyseme": "an unfinished corpus", "settings": {}}')
+    polyseme.pretrain("corpus", output="run", **SMALL, force=True)
+    assert Path("run/model").is_dir()
+    assert not Path("run/corpus.unfinished").exists()
+
+
+def test_an_old_run_comes_back_if_a_kill_came_before_the_new_one(place: Path) -> None:
+    damage_run(place, lambda run: None)
+    old, workshop = tree(place / "run"), place / ".run.4711-0123abcd.part"
+    workshop.mkdir()
+    (place / "run").rename(workshop / "replaced")
+    with pytest.raises(OutputError, match="holds a run with other settings"):
+        polyseme.pretrain("corpus", output="run", **SMALL)
+    assert tree(place / "run") == old
+    assert not workshop.exists()

@@ -26,7 +26,7 @@ from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
 from polyseme.files.atomic import check_output, whole_file, whole_folder
 from polyseme.files.source import STANDARD_INPUT
 from polyseme.files.source_paths import Sources
-from polyseme.files.unfinished_folder import clear_up
+from polyseme.files.unfinished_folder import clear_up, short
 from polyseme.text.framing import Frame
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
@@ -239,10 +239,16 @@ class _Building:
                 path.write_text(json.dumps({"notes": notes, "frame": tokenizer.framing.to_json()}), encoding="utf-8")
             with whole_folder(folder) as new:
                 tokenizer.save(str(new))
-        record = json.loads(notes_path.read_text(encoding="utf-8"))
-        self.notes += record["notes"]
-        self.warned += record["notes"][1:]
-        return load_tokenizer(folder, frame=Frame.from_json(record["frame"]))
+        try:
+            record = json.loads(notes_path.read_text(encoding="utf-8"))
+            self.notes += record["notes"]
+            self.warned += record["notes"][1:]
+            frame = Frame.from_json(record["frame"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{notes_path} is damaged ({error!r}). To start again, remove {short(self.unfinished.folder)} first."
+            ) from None
+        return load_tokenizer(folder, frame=frame)
 
     def _whole_stretches(self) -> list[dict[str, Any]]:
         """The lines of the journal whose input is still the same."""

@@ -22,6 +22,7 @@ from polyseme.corpus.shards import SPLITS, ShardWriter, State
 from polyseme.corpus.worker_processes import Worked
 from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_file
+from polyseme.files.checksums import record_checksum
 from polyseme.files.unfinished_folder import finish, short, unfinished_folder, unfinished_work
 
 AnySource: TypeAlias = TextSource | PairSource
@@ -110,9 +111,13 @@ class Unfinished:
         with contextlib.suppress(FileNotFoundError):
             for line in (self.folder / JOURNAL).read_bytes().split(b"\n")[:-1]:
                 try:
-                    lines.append(json.loads(line))
-                except ValueError:
+                    content = json.loads(line)
+                    expected = content.pop("record", None)
+                except (ValueError, AttributeError, TypeError):
                     break
+                if expected is not None and record_checksum(content) != expected:
+                    break
+                lines.append(content)
         return lines
 
     @contextlib.contextmanager
@@ -120,11 +125,11 @@ class Unfinished:
         """Continue the journal after `lines`; gives a function that writes a line."""
         path = self.folder / JOURNAL
         with whole_file(path, force=True) as new:
-            new.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            new.write_text("".join(map(_sealed, lines)), encoding="utf-8")
         with path.open("a", encoding="utf-8") as file:
 
             def write(line: Mapping[str, Any]) -> None:
-                file.write(json.dumps(line) + "\n")
+                file.write(_sealed(line))
                 file.flush()
 
             yield write
@@ -137,6 +142,12 @@ class Unfinished:
     def finish(self, *, force: bool) -> None:
         """Give the corpus its name."""
         finish(self.folder, GROWING, self._output, kind="folder", force=force)
+
+
+def _sealed(line: Mapping[str, Any]) -> str:
+    """A line of the journal, with its checksum."""
+    content = json.loads(json.dumps(line))
+    return json.dumps({**content, "record": record_checksum(content)}) + "\n"
 
 
 @contextlib.contextmanager

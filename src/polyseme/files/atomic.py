@@ -1,10 +1,10 @@
 """An output is whole or it is not there.
 
-What is written grows in a workshop: a hidden folder beside the output, thus on the same disk, named after it with the
-number of the process and a few random letters (`.vectors.parquet.4711-9f3a.part`). Once everything has reached the
-disk, the result takes its name in one rename and the workshop goes. If anything goes wrong the workshop goes with all
-that is in it. Only a process that is killed outright leaves its workshop behind; under the output's own name there is
-then what was there before: nothing, or the old output.
+What is written grows in a workshop (`workshops`): a hidden folder beside the output, thus on the same disk. Once
+everything has reached the disk, the result takes its name in one rename and the workshop goes. If anything goes wrong
+the workshop goes with all that is in it. Only a process that is killed outright leaves its workshop behind, until the
+next writes the same output; under the output's own name there is then what was there before: nothing, or the old
+output.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import contextlib
 import errno
 import fnmatch
 import os
-import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from polyseme.errors import OutputError
+from polyseme.files.workshops import REPLACED, at_work, clear_leftovers, workshop_beside
 
 Kind = Literal["file", "folder"]
 AnyPath = str | os.PathLike[str]
+
+UNFINISHED = ".unfinished"
+"""The ending of the folder in which an output is made before it has its name (`unfinished_folder`)."""
 
 _NO_ROOM = {
     errno.ENOSPC: "the disk is full",
@@ -43,11 +45,28 @@ def check_output(
 ) -> None:
     """Refuse an output that could not be written, or would replace something; to be called before any work.
 
+    An output that another process is writing is refused; what killed processes left of it is removed.
     With `force` it may replace what is there, but for what is to be read: the `inputs`, by their names or patterns. A
     folder with something in it, but nothing that is called as one of the `marks`, is no such output, and is kept; with
     `is_part`, so is one with anything in it that is no part of such an output.
     """
     target = _target(path)
+    if clear_leftovers(target):
+        raise at_work(path)
+    _check(path, target, force, kind)
+    if not target.exists():
+        return
+    for each in inputs:
+        if each is not None:
+            _check_input(path, target, each)
+    if marks and target.is_dir():
+        _check_ours(path, target, marks)
+    if is_part is not None and target.is_dir():
+        _check_parts(path, target, is_part)
+
+
+def _check(path: AnyPath, target: Path, force: bool, kind: Kind) -> None:
+    """Refuse what could not be written, or would replace something."""
     try:
         status = os.lstat(target)
     except (FileNotFoundError, NotADirectoryError):
@@ -62,13 +81,6 @@ def check_output(
         _check_replaced_folder(path, target, status)
     if not force:
         raise OutputError(f"{path} is already there. Choose another name, or replace it with --force (force=True).")
-    for each in inputs:
-        if each is not None:
-            _check_input(path, target, each)
-    if marks and target.is_dir():
-        _check_ours(path, target, marks)
-    if is_part is not None and target.is_dir():
-        _check_parts(path, target, is_part)
 
 
 @contextlib.contextmanager
@@ -94,7 +106,7 @@ def whole_folder(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
         with explained(path):
             new.mkdir()
         yield new
-        put_in_place(new, path, force=force, kind="folder", aside=workshop / "replaced")
+        put_in_place(new, path, force=force, kind="folder", aside=workshop / REPLACED)
 
 
 def put_in_place(
@@ -107,7 +119,7 @@ def put_in_place(
             _sync(new)
         else:
             _sync_all(new)
-        check_output(path, force=force, kind=kind)  # once more: another process may have been quicker
+        _check(path, target, force, kind)  # once more: another process may have been quicker
         if aside is None:
             new.replace(target)
         else:
@@ -141,20 +153,19 @@ def parents_of(path: AnyPath) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _workshop(path: AnyPath, force: bool, kind: Kind) -> Iterator[tuple[Path, Path]]:
-    check_output(path, force=force, kind=kind)
     target = _target(path)
-    workshop = target.parent / f".{target.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part"
-    with parents_of(path):
+    if not any(name.endswith(UNFINISHED) for name in target.parts[:-1]):  # those folders are swept by who locks them
+        clear_leftovers(target)
+    _check(path, target, force, kind)
+    with parents_of(path), contextlib.ExitStack() as stack:
         with explained(path):
-            workshop.mkdir()
+            workshop = stack.enter_context(workshop_beside(target))
         try:
             yield workshop, target
         except OSError as error:
             if error.errno not in _NO_ROOM:  # anything else may have come from elsewhere, and is for others to explain
                 raise
             raise _explanation(path, error) from error
-        finally:
-            shutil.rmtree(workshop, ignore_errors=True)
 
 
 def _target(path: AnyPath) -> Path:

@@ -28,7 +28,7 @@ from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, Kind, explained, whole_file, whole_folder
 from polyseme.files.chunk_spool import ChunkRecord, Spool, Storage, open_spool
 from polyseme.files.rows import Row
-from polyseme.files.unfinished_folder import finish
+from polyseme.files.unfinished_folder import finish, leftover_work
 from polyseme.types import OnBatch, Progress
 
 CHUNK_CHARACTERS = 1 << 19
@@ -177,7 +177,10 @@ def run_job(
     if n_known > 1 and rows.total is not None and job.can_resume:
         _through_spool(job, chunks, output, force, report)
         return
-    with closing(_computed_in_turn(job, chunks, report)) as results:
+    with (
+        leftover_work(output, job.settings, noun="output", force=force),
+        closing(_computed_in_turn(job, chunks, report)) as results,
+    ):
         if job.shards is None:
             with job.open_output(output, force, False) as writer:
                 for each in results:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import OutputError, add_note
-from polyseme.files.atomic import AnyPath, Kind, explained, parents_of, put_in_place, whole_file
+from polyseme.files.atomic import UNFINISHED, AnyPath, Kind, explained, parents_of, put_in_place, whole_file
+from polyseme.files.workshops import REPLACED
 
 SETTINGS = "settings.json"
 LOCK = "lock"
@@ -33,7 +34,7 @@ _LONGEST = 60
 def unfinished_folder(output: AnyPath) -> Path:
     """Where an output is made before it has its name."""
     target = Path(os.path.realpath(output))
-    return target.with_name(f"{target.name}.unfinished")
+    return target.with_name(f"{target.name}{UNFINISHED}")
 
 
 @contextlib.contextmanager
@@ -62,6 +63,20 @@ def unfinished_work(
                 remove(folder)
             raise
         remove(folder)
+
+
+@contextlib.contextmanager
+def leftover_work(
+    output: AnyPath, settings: Callable[[], Mapping[str, Any]], *, noun: str, force: bool
+) -> Iterator[None]:
+    """For work that needs no such folder, since its input has become short: one that is there goes when the block ends
+    well, if its settings are these; that of another process, or of other settings, is refused as ever.
+    """
+    if not unfinished_folder(output).is_dir():
+        yield
+        return
+    with unfinished_work(output, settings(), noun=noun, force=force):
+        yield
 
 
 @contextlib.contextmanager
@@ -130,7 +145,7 @@ def finish(folder: Path, name: str, output: AnyPath, *, kind: Kind, force: bool)
     """
     with whole_file(folder / FINISHING, force=True) as note:
         note.write_text(name, encoding="utf-8")
-    aside = folder / "replaced" if kind == "folder" else None
+    aside = folder / REPLACED if kind == "folder" else None
     put_in_place(folder / name, output, force=force, kind=kind, aside=aside)
 
 

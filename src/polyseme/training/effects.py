@@ -6,6 +6,7 @@ one writes and prints.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -141,10 +142,10 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     if path.exists():
         for text in path.read_text(encoding="utf-8").splitlines():
-            try:
-                lines.append(json.loads(text))
-            except ValueError:
-                continue
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                line = json.loads(text)
+                int(line["step"]), float(line["loss"]), int(line["pieces"])
+                lines.append(line)
     return lines
 
 

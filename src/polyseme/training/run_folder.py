@@ -12,24 +12,30 @@ model/          what came out, once it is finished, with its card (and generator
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from polyseme import __version__
 from polyseme.errors import InputError, ModelError, OutputError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
+from polyseme.files.checksums import record_checksum
+from polyseme.training.checkpoint import Checkpoint
 from polyseme.training.pretraining_job import MOST_EVALUATIONS
 from polyseme.training.time_budget import Correction, Timing
 
 RUN = "run.json"
 LEDGER = "ledger.json"
 MODEL = "model"
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -89,10 +95,10 @@ class Run:
             raise InputError(
                 f"{path} is no run: it {reason}. Name the folder that `polyseme pretrain … -o FOLDER` has written."
             )
-        try:
+        with _in_order(path):
             content = json.loads((path / RUN).read_text(encoding="utf-8"))
             timing = content.get("timing")
-            return cls(
+            run = cls(
                 path,
                 content["settings"],
                 content["n_steps"],
@@ -103,8 +109,53 @@ class Run:
                 content.get("unigram_entropy"),
                 content.get("model_step"),
             )
-        except (ValueError, KeyError, TypeError, ModelError) as error:
-            raise InputError(f"{path / RUN} is damaged ({error!r}), so the run cannot be resumed.") from None
+            run._check()
+            if content.get("checksum") not in (None, run.checksum):
+                raise ValueError("the settings have been altered: their checksum is another")
+        return run
+
+    @property
+    def checksum(self) -> str:
+        """Of the settings: of equal runs it is equal."""
+        return record_checksum(self.settings)
+
+    def read(self, read: Callable[[Mapping[str, Any]], Result]) -> Result:
+        """What `read` makes of the settings; a run that it cannot read is refused as damaged."""
+        with _in_order(self.folder):
+            return read(self.settings)
+
+    def check_resumed(self, checkpoint: Checkpoint | None, counted: int | None) -> None:
+        """Refuse a checkpoint of another run, and a number of steps that cannot be; `counted`: the budget in steps,
+        where it is not one of time.
+        """
+        step = 0 if checkpoint is None else checkpoint.step
+        if checkpoint is not None and checkpoint.record.get("settings") not in (None, self.checksum):
+            raise InputError(
+                f"The checkpoint {checkpoint.path} is of another run than {self.folder / RUN}: their settings differ. "
+                "Put back the run.json that it was written with, or start a new run."
+            )
+        with _in_order(self.folder):
+            if self.n_steps is not None and step > self.n_steps:
+                raise ValueError(f"n_steps is {self.n_steps:,}, and there is a checkpoint after step {step:,}")
+            if None not in (self.n_steps, counted) and self.n_steps != counted:
+                raise ValueError(f"n_steps is {self.n_steps:,}, and the budget is one of {counted:,} steps")
+
+    def _check(self) -> None:
+        """Raise a ValueError where run.json holds what no run has written."""
+        for name, right in (
+            ("settings", isinstance(self.settings, dict)),
+            ("n_steps", self.n_steps is None or _is_count(self.n_steps, 0 if self.finished else 1)),
+            ("finished", isinstance(self.finished, bool)),
+            ("stopped", self.stopped is None or isinstance(self.stopped, str)),
+            ("unigram_entropy", self.unigram_entropy is None or _is_number(self.unigram_entropy)),
+            ("model_step", self.model_step is None or _is_count(self.model_step, 0)),
+        ):
+            if not right:
+                raise ValueError(f"{name} is {getattr(self, name)!r}")
+        if self.timing is not None:
+            self.timing.check()
+        for each in self.corrections:
+            each.check()
 
     def write(self) -> None:
         """Put run.json in its place, whole."""
@@ -117,6 +168,7 @@ class Run:
             "corrections": [each.to_json() for each in self.corrections],
             "unigram_entropy": self.unigram_entropy,
             "model_step": self.model_step,
+            "checksum": self.checksum,
             "versions": {"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -136,6 +188,27 @@ class Run:
                 f"{self.folder} holds a run with other settings: {'; '.join(different[:4])}{more}. Resume it as it is "
                 f"with `polyseme pretrain --resume {self.folder}`, choose another name, or replace it with --force."
             )
+
+
+@contextlib.contextmanager
+def _in_order(folder: Path) -> Iterator[None]:
+    """Say in words that run.json is not what a run has written, where reading it fails."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, ModelError) as error:
+        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise InputError(
+            f"{folder / RUN} is damaged ({reason}), so the run cannot be resumed. Put back a good copy, or start a new "
+            "run."
+        ) from None
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -162,6 +162,7 @@ class RunSlice:
         self.run, self.job, self.pretraining, self.started = run, pretraining.job, pretraining, started
         job, trainer, devices, folder = pretraining.job, pretraining.trainer, pretraining.devices, run.folder
         checkpoint = read_latest(folder / CHECKPOINTS)
+        run.check_resumed(checkpoint, pretraining.counted_steps())
         self.first = 0 if checkpoint is None else checkpoint.step
         self.keep = WriteCheckpoints(
             folder, 1, 0, self._record, keep=job.keep, shard_size=job.shard_size, keeps_lowest=job.keeps_lowest
@@ -350,7 +351,8 @@ class RunSlice:
 
     def _record(self, done: int, seconds: float) -> dict[str, Any]:
         """What a checkpoint holds besides tensors."""
-        return {"seconds": seconds, "ledger": self.costs.ledger(done, seconds).to_json() if done else None}
+        ledger = self.costs.ledger(done, seconds).to_json() if done else None
+        return {"seconds": seconds, "ledger": ledger, "settings": self.run.checksum}
 
 
 def _warn_of_few_checkpoints(job: Job, n_steps: int, most: int) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from pathlib import Path
 
 import torch
 
+from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.training.checkpoint import Checkpoint
 from polyseme.training.energy_ledger import Ledger, Meter, Rates, measured_peak
 from polyseme.training.pretraining import Pretraining
@@ -21,8 +23,15 @@ def costs_until(checkpoint: Checkpoint | None, folder: Path) -> Ledger | None:
     before = Ledger.from_json(checkpoint.record["ledger"])
     path = folder / LEDGER
     if path.is_file():
-        written = Ledger.from_json(json.loads(path.read_text(encoding="utf-8")))
-        before = written if written.steps == checkpoint.step else before
+        try:
+            written = Ledger.from_json(json.loads(path.read_text(encoding="utf-8")))
+            before = written if written.steps == checkpoint.step else before
+        except (ValueError, KeyError, TypeError, AttributeError, ModelError):
+            warnings.warn(
+                f"{path} is damaged: what the run has cost so far is taken from its checkpoint.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
     return before
 
 

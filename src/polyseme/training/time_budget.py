@@ -57,6 +57,17 @@ class Timing(Config):
     most_evaluations: int = MOST_EVALUATIONS
     """How often the run is evaluated and writes a checkpoint, unless the user has chosen that."""
 
+    def check(self) -> None:
+        """Raise a ValueError where something cannot have been measured."""
+        seconds = (*self.steps, self.evaluation, self.checkpoint)
+        counts = [self.most_evaluations, *([] if self.threads is None else [self.threads])]
+        if (
+            not self.steps
+            or not all(math.isfinite(each) and each >= 0 for each in seconds)
+            or not all(isinstance(each, int) and each > 0 for each in counts)
+        ):
+            raise ValueError(f"the timing is {self}")
+
     def within(self, seconds: float, fewest: int = 1) -> Timing:
         """The same with no more evaluations than take their share of so many seconds, and `fewest` at least."""
         duration = self.evaluation + self.checkpoint
@@ -82,6 +93,16 @@ class Correction(Config):
     """How many times as long as in the trial the steps of the process took; 1.0: too few were measured."""
     share: float = CHECKS[0]
     """Which of `CHECKS` it was; there is one of each, whenever a run is resumed."""
+
+    def check(self) -> None:
+        """Raise a ValueError where no correction can be so."""
+        counts = (self.step, self.planned)
+        if (
+            not all(isinstance(each, int) and each > 0 for each in counts)
+            or self.step > self.planned
+            or not (math.isfinite(self.slowdown) and self.slowdown > 0 and 0 < self.share < 1)
+        ):
+            raise ValueError(f"a correction is {self}")
 
     def n_steps(self, job: Job, timing: Timing, seconds_left: float) -> int:
         """How many steps the run has from here on, where so much of its budget is left."""

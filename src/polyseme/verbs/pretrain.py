@@ -7,7 +7,6 @@ import dataclasses
 import json
 import logging
 import os
-import secrets
 import shutil
 import tempfile
 import time
@@ -22,6 +21,7 @@ from polyseme.errors import InputError, OptionError, OutputError, PolysemeError,
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.files.texts_on_disk import on_disk
+from polyseme.files.workshops import REPLACED, clear_leftovers, only_process, workshop_beside
 from polyseme.ngrams.model_folder import lead_of
 from polyseme.options import flat
 from polyseme.parts.device import find_device
@@ -44,7 +44,7 @@ from polyseme.verbs.corpus import build_corpus
 
 OWN_CORPUS = "./corpus"
 """Where a run keeps the corpus it built itself."""
-RUN_MARKS = [RUN, OWN_CORPUS, f"{OWN_CORPUS}.unfinished", f".{OWN_CORPUS}*.part"]
+RUN_MARKS = [RUN, "corpus", "corpus.unfinished", ".corpus*.part"]
 """What the folder of a run has, one of these at least."""
 DRY_RUN_BYTES = 4_000_000
 """Text that a dry run reads at most."""
@@ -93,11 +93,11 @@ def run_pretraining(
             job, place = request.job(corpus, "corpus", devices, fitted), Path(folder) / "run"
             _note_fit(request, job)
             return dry_run_of(job, corpus, devices, place, workers=options.workers, start=request.start_bundle)
-    with devices_for(device) as devices:
-        run, corpus = _begin(devices, texts, Path(str(options.output)), request, building, options.force)
+    with devices_for(device) as devices, contextlib.ExitStack() as held:
+        run, corpus = _begin(devices, texts, Path(str(options.output)), request, building, options.force, held)
         return run_job(
             run,
-            Job.from_json(run.settings),
+            run.read(Job.from_json),
             corpus,
             devices,
             workers=options.workers,
@@ -138,17 +138,19 @@ def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates:
     """An n-gram model: its corpus, as for any other recipe, and the counts of it."""
     settings = _check_counting(recipe, options)
     output = Path(str(options.output))
+    clear_leftovers(Path(os.path.realpath(output)))
     if options.force or not ((output / RUN).is_file() or is_beginning(output)):
         inputs = [*texts.files, options.tokenizer]
         check_output(output, force=options.force, kind="folder", inputs=inputs, marks=RUN_MARKS)
-    with _room_for(output, force=options.force):
-        corpus = _corpus_of_run(texts, output, _building(options, recipe))
-        corpus.shards("train")  # refuses pairs
-        lead_of(corpus.tokenizer)
-        place = OWN_CORPUS if texts.corpus is None else str(texts.corpus.resolve())
-        record = {"recipe": recipe.name, **settings, "corpus": place, "corpus_fingerprint": corpus.fingerprint}
-        run = Run.create(output, record)
-    return run_counting(run, corpus, rates=rates, started=started)
+    with contextlib.ExitStack() as held:
+        with _room_for(output, held, force=options.force):
+            corpus = _corpus_of_run(texts, output, _building(options, recipe))
+            corpus.shards("train")  # refuses pairs
+            lead_of(corpus.tokenizer)
+            place = OWN_CORPUS if texts.corpus is None else str(texts.corpus.resolve())
+            record = {"recipe": recipe.name, **settings, "corpus": place, "corpus_fingerprint": corpus.fingerprint}
+            run = Run.create(output, record)
+        return run_counting(run, corpus, rates=rates, started=started)
 
 
 def _check_counting(recipe: CountedRecipe, options: PretrainOptions) -> dict[str, Any]:
@@ -238,11 +240,15 @@ def _refuse_useless(options: PretrainOptions, corpus: Path | None) -> None:
 
 
 def _begin(
-    devices: Devices, texts: Texts, output: Path, request: PretrainingRequest, building: dict[str, Any], force: bool
-) -> tuple[Run, Corpus]:
-    """The run, new or the unfinished one that is there, and its corpus; the leading process makes both."""
+    devices: Devices, texts: Texts, output: Path, request: PretrainingRequest, building: dict[str, Any], force: bool,
+    held: contextlib.ExitStack,
+) -> tuple[Run, Corpus]:  # fmt: skip
+    """The run, new or the unfinished one that is there, and its corpus; the leading process makes both, and holds the
+    run's folder until `held` is closed.
+    """
 
     def begin() -> str:
+        clear_leftovers(Path(os.path.realpath(output)))
         folder = texts.corpus
         fitted = _fit_of_run(output, request)
         first_fit = fitted or request.fit(building["vocab_size"], devices)
@@ -257,7 +263,7 @@ def _begin(
                 marks=RUN_MARKS,
             )
         path = OWN_CORPUS if folder is None else str(folder.resolve())
-        with _room_for(output, force=force):
+        with _room_for(output, held, force=force):
             corpus = _corpus_of_run(texts, output, building)
             job = request.job(corpus, path, devices, fitted)
             check_job(job, corpus, devices, request.start_bundle)
@@ -292,36 +298,40 @@ def _fit_of_run(output: Path, request: PretrainingRequest) -> Fit | None:
     """What the rules gave when a run that is there began, so that the same command resumes it."""
     if not (output / RUN).is_file():
         return None
-    settings = Run.open(output).settings
+    run = Run.open(output)
+    settings = run.settings
     if (settings.get("recipe"), settings.get("budget")) != (request.recipe.name, str(request.budget)):
         return None
-    return None if settings.get("fit") is None else Fit.from_json(settings["fit"])
+    return None if settings.get("fit") is None else run.read(lambda settings: Fit.from_json(settings["fit"]))
 
 
 @contextlib.contextmanager
-def _room_for(output: Path, *, force: bool) -> Iterator[None]:
-    """The folder for a run, removed if it stays empty; what it replaces is restored if the run cannot begin.
+def _room_for(output: Path, held: contextlib.ExitStack, *, force: bool) -> Iterator[None]:
+    """The folder for a run, removed if it stays empty; what it replaces is restored if the run cannot begin. No other
+    process may work on the run until `held` is closed.
 
     A corpus that is finished by then is kept, which a note on the error says.
     """
-    aside = output.with_name(f".{output.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part")
-    with parents_of(output):
+    target = Path(os.path.realpath(output))
+    with parents_of(output), workshop_beside(target) as workshop:
+        aside = workshop / REPLACED
         if force and output.exists():
-            output.rename(aside)
+            with only_process(output):
+                target.rename(aside)
         output.mkdir(exist_ok=True)
+        held.enter_context(only_process(output))
         try:
             yield
         except BaseException as error:
             if aside.exists():
                 shutil.rmtree(output)
-                aside.rename(output)
+                aside.rename(target)
             else:
                 with contextlib.suppress(OSError):
                     output.rmdir()  # only if it is empty
                 if (output / OWN_CORPUS / ABOUT).is_file():
                     add_note(error, f"The corpus is kept in {output / OWN_CORPUS}: a run on the same text uses it.")
             raise
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _corpus_of_run(texts: Texts, output: Path, building: Mapping[str, Any]) -> Corpus:
@@ -360,11 +370,13 @@ def _resume(
     if run.finished:
         raise OptionError(f"The run {run.folder} is finished; its model is in {run.folder / 'model'}.")
     if run.settings.get("recipe") in COUNTED:
-        return run_counting(run, corpus, rates=rates, started=started)
-    with devices_for(find_device(options.device)) as devices:
+        with only_process(run.folder):
+            return run_counting(run, corpus, rates=rates, started=started)
+    with devices_for(find_device(options.device)) as devices, contextlib.ExitStack() as held:
+        _lead_first(devices, lambda: held.enter_context(only_process(run.folder)))
         return run_job(
             run,
-            Job.from_json(run.settings),
+            run.read(Job.from_json),
             corpus,
             devices,
             workers=options.workers,

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from polyseme import __version__
-from polyseme.errors import ModelError, PolysemeError, PolysemeWarning
+from polyseme.errors import InputError, ModelError, PolysemeError, PolysemeWarning
 from polyseme.files.source_paths import FileName
 from polyseme.metrics.evaluation_report import Report
 from polyseme.metrics.sampling_error import sampling_error
@@ -79,7 +79,12 @@ class RunRequest:
     @classmethod
     def read(cls, folder: Path) -> RunRequest:
         """The request in a run's folder."""
-        return cls(**json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+        try:
+            return cls(**json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{folder / REQUEST} is damaged ({error}). Remove {folder}, and the same command repeats that run."
+            ) from None
 
     def write(self, folder: Path) -> None:
         """Put it into a run's folder."""
