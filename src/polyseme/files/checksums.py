@@ -66,8 +66,8 @@ def record_checksum(record: Mapping[str, Any]) -> str:
 
 def is_intact(path: Path, checksum: str) -> bool:
     """Whether a file is as it was when its checksum was taken; it is read once per process."""
-    about = path.stat()
-    state = (about.st_ino, about.st_size, about.st_mtime_ns)
+    status = path.stat()
+    state = (status.st_ino, status.st_size, status.st_mtime_ns)
     key = (os.path.realpath(path), checksum)
     if _verified.get(key) != state:
         if checksum != (checksum_of(path) if checksum.startswith(_CRC) else digest_of(path)):

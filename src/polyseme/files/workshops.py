@@ -109,7 +109,7 @@ def _prefix(target: Path) -> str:
 def _locked(folder: Path, *, even_if_unsupported: bool = True) -> int | None:
     """A lock on a folder; None if another process has it, or has removed the folder.
 
-    Some network drives know no locks on folders. There, what is being written is not locked, and nothing is cleared.
+    Some network drives know no locks on folders. There, no workshop is locked, and nothing is cleared.
     """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -144,7 +144,7 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
         for text in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 line = json.loads(text)
-                int(line["step"]), float(line["loss"]), int(line["pieces"])
+                int(line["step"]), float(line["loss"])
                 lines.append(line)
     return lines
 

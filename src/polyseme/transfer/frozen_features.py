@@ -389,24 +389,24 @@ def _load_or_compute(
     return replace(Store.open(folder, len(keys)), computed=True, flops=reading.flops)
 
 
-def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+def write_about(folder: Path, decides: Mapping[str, Any]) -> None:
     """Conclude a folder of the cache with what decided it, and the checksums of its files."""
-    content = {**about, "checksums": checksums_in(folder)}
+    content = {**decides, "checksums": checksums_in(folder)}
     (folder / ABOUT).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def check_cached(folder: Path) -> dict[str, Any]:
     """What is known of a folder of the cache, whose files are as they were written; otherwise a ValueError."""
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        if not isinstance(about, dict):
+        record = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
             raise ValueError(f"{ABOUT} holds something else")
-        damaged = first_damaged(folder, about.get("checksums"))
+        damaged = first_damaged(folder, record.get("checksums"))
     except (OSError, AttributeError) as error:
         raise ValueError(str(error)) from error
     if damaged is not None:
         raise ValueError(f"{damaged} is not as it was written: its checksum is another")
-    return about
+    return record
 
 
 def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:

@@ -204,10 +204,10 @@ def _cached(work: _Work, model: Mapping[str, str], cache: Path) -> SpanVectors:
 
 def _read(work: _Work, folder: Path, tally: Tally) -> SpanVectors:
     """What the cache has; a ValueError says that it is damaged."""
-    about = check_cached(folder)
+    record = check_cached(folder)
     try:
         arrays = [np.load(folder / _FILE.format(number), mmap_mode="c") for number in range(len(work.groups))]
-        n_windowed, window = about["n_windowed"], about["window"]
+        n_windowed, window = record["n_windowed"], record["window"]
     except (OSError, EOFError, KeyError) as error:
         raise ValueError(str(error)) from error
     if [each.shape for each in arrays] != work.shapes:
