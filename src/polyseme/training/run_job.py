@@ -16,7 +16,7 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.errors import PolysemeWarning
 from polyseme.parts.device import cpu_threads
 from polyseme.training.budget import parse_budget
-from polyseme.training.checkpoint import named_under, read_latest, read_regular, read_step
+from polyseme.training.checkpoint import clear_up, named_under, read_latest, read_regular, read_step
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import (
     CHECKPOINTS,
@@ -177,6 +177,7 @@ class RunSlice:
             run.unigram_entropy = devices.agree(pretraining.baseline() if devices.leads else None)
             self._count_steps(0.0 if checkpoint is not None else time.perf_counter() - began)
         if devices.leads:
+            clear_up(folder / CHECKPOINTS)
             truncate_log(folder, self.first)
         devices.wait()
         self.evaluate = Evaluate(pretraining.held_rows, 1)
