@@ -15,7 +15,7 @@ ENGLISH := models/english
 # The documentation theme's notice about another generator's next version.
 export NO_MKDOCS_2_WARNING := true
 
-.PHONY: help demo test lint types contracts docs pytest slow fuzz bench format clean
+.PHONY: help demo test lint types contracts docs pytest slow fuzz kills bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -56,6 +56,9 @@ bench: $(DEV)  ## print the tables of benchmarks/ (or of one: BENCH=benchmarks/n
 	@for script in $(or $(BENCH),$(filter-out benchmarks/measure.py benchmarks/model_sizes.py,$(sort $(wildcard benchmarks/*.py)))); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; \
 	done
+
+kills: $(DEV)  ## stop every verb at random moments, make it again, and compare (TRIES=200)
+	$(BIN)/python tests/kill_every_verb.py --tries $(or $(TRIES),200) --seed $(or $(SEED),0)
 
 format: $(DEV)  ## rewrite the code as `make lint` wants it
 	$(BIN)/ruff check --fix

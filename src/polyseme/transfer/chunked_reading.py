@@ -2,7 +2,7 @@
 
 A chunk begins in the state in which the one before it ended, so that every state has seen all of the text before it.
 Gradients end where a chunk begins. The states of the last pieces of a row are read out; chunks before them make the
-state and nothing else, without gradients. Of the chunks that are read out, only the states are kept: what is between
+state and nothing else, without gradients. Of the chunks that are read out, only the states are kept: everything between
 them is computed again for the gradients, so that memory hardly grows with the length of a text.
 
 A row's state past its own end is never read, and is left to run on over padding. An encoder that reads backwards has
