@@ -61,6 +61,8 @@ def main() -> int:
         started = time.monotonic()
         for case, outcome in pool.map(carry_out, cases):
             codes["stopped" if outcome.stopped else str(outcome.code)] += 1
+            if sum(codes.values()) % 200 == 0:
+                print(f"{sum(codes.values())} done in {time.monotonic() - started:.0f} s", flush=True)
             if arguments.case is not None:
                 print(
                     outcome.line,
