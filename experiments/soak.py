@@ -223,7 +223,7 @@ def picture(results: Sequence[dict[str, Any]]) -> bytes:
     """Resident memory against rows."""
     page = FigurePage()
     page.resize(7.2, 3.4)
-    axes = page.axes(0.8, 0.55, 5.0, 2.5)
+    axes = page.axes(0.8, 0.25, 5.0, 2.5)
     for number, result in enumerate(results):
         points = [each for each in result["points"] if each["rows"]]
         rows, mebibytes = [each["rows"] / 1e3 for each in points], [each["bytes"] / MEBIBYTE for each in points]

@@ -28,6 +28,8 @@ Owner = TypeVar("Owner")
 Record = TypeVar("Record")
 Result = TypeVar("Result")
 
+LARGEST_SEED = 2**32 - 1
+"""The largest that every generator of random numbers takes."""
 _DOC = "option"
 _WIDTH = 120
 
@@ -54,7 +56,10 @@ class Options(Config):
     """A record of options. Subclasses check their values in `__post_init__`, and call that of their bases."""
 
     def __post_init__(self) -> None:
-        """Nothing to check."""
+        """Check the seed, where there is one."""
+        seed = getattr(self, "seed", None)
+        if isinstance(seed, int) and not 0 <= seed <= LARGEST_SEED:
+            raise OptionError(f"A seed is a whole number from 0 to {LARGEST_SEED}. Got {seed} instead.")
 
     def values(self, of: type[Options] | None = None) -> dict[str, Any]:
         """The options by name: all of them, or those that the base `of` brings."""

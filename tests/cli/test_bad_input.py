@@ -152,6 +152,12 @@ def test_other_numbers_that_cannot_be(refuse: Refuse, tiny: Path, tmp_path: Path
     assert "at least 1" in refuse("convert", "-m", tiny, "-o", tmp_path / "out", "--shard-size", 0, folder=tmp_path)
 
 
+@pytest.mark.parametrize("seed", [-1, 1 << 32])
+def test_seeds_that_not_every_generator_takes(refuse: Refuse, source: Path, tmp_path: Path, seed: int) -> None:
+    line = ("concordance", "broke", "--in", source, "--sample", 1)
+    assert "from 0 to 4294967295" in refuse(*line, "--seed", seed, folder=tmp_path)
+
+
 def test_attentions_that_would_go_nowhere(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
     assert "Add -o" in refuse("pieces", "Dawn", "-m", tiny, "--attentions", folder=tmp_path)
 
