@@ -117,7 +117,7 @@ def _faults_of_refusal(outcome: Outcome, last: str) -> Iterator[str]:
         or sum(line.startswith("polyseme: ") for line in outcome.err.splitlines()) != 1
     ):
         yield f"not one paragraph: {outcome.err!r}"
-    elif not re.search(r"[.?)]$|--help$|: (polyseme|pip) ", last) or len(last.split()) < 6:
+    elif not re.search(r"[.?)]$|--help$|: (polyseme|pip|iconv) ", last) or len(last.split()) < 6:
         yield f"no sentence: {last}"
     if INTERNAL.search(last):
         yield f"words of the insides: {last}"
