@@ -227,3 +227,13 @@ def test_models_of_different_words_are_not_mixed(folder: Path, tmp_path: Path) -
     with pytest.raises(InputError, match="nothing to fit"):
         polyseme.interpolate(model=[folder, folder], source=[" "])
     assert not (tmp_path / "mixed").exists()
+
+
+def test_the_folder_of_a_run_stands_for_its_tokenizer(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(f"Dawn broke on day {day} ." for day in range(40)), encoding="utf-8")
+    settings = {"recipe": "kneser-ney", "tokenizer": "blanks"}
+    polyseme.pretrain(text, output=tmp_path / "first", **settings)
+    polyseme.pretrain(text, output=tmp_path / "second", **settings | {"tokenizer": str(tmp_path / "first")})
+    tokenizers = [polyseme.load(tmp_path / name).show().tokenizer for name in ("first", "second")]
+    assert tokenizers[0] == tokenizers[1]

@@ -147,7 +147,8 @@ class _Choice:
                 f"There is no kind of tokenizer {name!r}, and no such folder. {nearest(name, KINDS)} Or give a folder "
                 "with a tokenizer's files."
             )
-        ready = load_tokenizer(name)
+        run = Path(name) / "run.json"
+        ready = load_tokenizer(Path(name) / "model" if run.is_file() else name)  # of a run, that of its model
         return cls({"tokenizer": ready.fingerprint}, ready=ready)
 
     def create(self, texts: Sequence[AnySource], limit: int | None) -> tuple[PieceTokenizer, list[str]]:
