@@ -15,19 +15,57 @@ Every message is one paragraph: what, where, what was given, what to do.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from polyseme.printable import visible
 
 
-class PolysemeError(Exception):
-    """Something polyseme refuses, in words meant for the user.
+@dataclass(frozen=True)
+class Advice:
+    """What to do with an option, for users whose verb has it; another sentence, or none, for the others."""
 
-    Names and texts of files are in them, and what a terminal would obey is escaped.
+    option: str
+    """Its name in Python."""
+    sentence: str
+    """With `{}` in the place of the option."""
+    value: str = "…"
+    otherwise: str = ""
+
+    def text(self, flags: Mapping[str, str] | None) -> str:
+        """The sentence for a verb with these options, by name; None: for one that is not known.
+
+        >>> Advice("source", "Name it with {}.").text({"source": "--in"})
+        'Name it with --in (source=…).'
+        >>> Advice("quotes", "Say so with {}.", "none").text({"source": "--in"})
+        ''
+        """
+        if flags is not None and self.option not in flags:
+            return self.otherwise
+        flag = f"--{self.option.replace('_', '-')}" if flags is None else flags[self.option]
+        given = f"{self.option}={self.value if self.value == '…' or self.value.isdecimal() else repr(self.value)}"
+        typed = flag if self.value == "…" else f"{flag} {self.value}"
+        return self.sentence.format(f"{typed} ({given})" if flag else given)
+
+
+class PolysemeError(Exception):
+    """Something polyseme refuses, in words meant for the user: a message, and what to do with options.
+
+    Rooms do not know which verb has called them. A verb adds its options to the errors that leave it (`flags`), and
+    advice that names another is left out. Names and texts of files are in messages, and what a terminal would obey is
+    escaped.
     """
 
+    flags: Mapping[str, str] | None = None
+    """The options of the verb by name, with the flags that the command line has for them."""
+
+    def __init__(self, message: object = "", *advice: Advice) -> None:
+        super().__init__(message, *advice)
+        self._message = message
+        self._advice = advice
+
     def __str__(self) -> str:
-        return visible(super().__str__())
+        return visible(" ".join(filter(None, [str(self._message), *(each.text(self.flags) for each in self._advice)])))
 
 
 class InputError(PolysemeError):

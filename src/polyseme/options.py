@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from polyseme.config import Config
-from polyseme.errors import InputError, OptionError, nearest
+from polyseme.errors import InputError, OptionError, PolysemeError, nearest
 
 P = ParamSpec("P")
 Value = TypeVar("Value")
@@ -118,6 +118,19 @@ def doc_of(field: dataclasses.Field[Any]) -> OptionDoc:
     return field.metadata[_DOC]  # type: ignore[no-any-return]
 
 
+def flags_of(record: Any) -> dict[str, str]:
+    """The options of a record by name, with the long flag that the command line has for each; "" where it has none."""
+    return {
+        each.name: flags(each)[-1] if each.kw_only and not doc_of(each).only_python else ""
+        for each in fields_of(record)
+    }
+
+
+def flags(field: dataclasses.Field[Any]) -> list[str]:
+    """The flags of an option on the command line, the long one last."""
+    return doc_of(field).flags.split() or [f"--{field.name.replace('_', '-')}"]
+
+
 def fields_of(record: Any) -> list[dataclasses.Field[Any]]:
     """The fields of a record: positional ones, then its own, then those of its bases, from left to right."""
     fields = {each.name: each for each in dataclasses.fields(record) if each.init}
@@ -171,7 +184,11 @@ def _flatten(record: Any, function: Any, *, owners: list[str]) -> Any:
         arguments = signature.bind(*others, **options)
         if function.__name__ != "__init__":  # estimators check when they are fitted, as scikit-learn has it
             check_types(function.__name__, arguments)
-        return function(*first, record(*others, **options))
+        try:
+            return function(*first, record(*others, **options))
+        except PolysemeError as error:
+            error.flags = flags_of(record)
+            raise
 
     owned = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in owners]
     call.__signature__ = signature.replace(parameters=[*owned, *signature.parameters.values()])  # type: ignore[attr-defined]

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from polyseme.errors import OptionError
+from polyseme.errors import Advice, OptionError, PolysemeError
 from polyseme.files.source_paths import FileName
-from polyseme.options import Options, doc_of, fields_of
+from polyseme.options import Options, doc_of, fields_of, flags
 
 
 class _FileName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in click 8.3 only
@@ -33,6 +33,15 @@ SEVERAL = ("files", "several", "pairs", "grid", "rows")
 """Parsers of options that may be given several times."""
 
 
+MEMORY_ADVICE = (
+    Advice("batch_pieces", "Take fewer pieces at a time with {}."),
+    Advice("micro_batch_size", "Take fewer rows at a time with {}."),
+    Advice("batch_size", "Take smaller batches with {}."),
+    Advice("device", "Where that of the GPU has run out, compute with {}.", "cpu"),
+)
+"""What helps against a lack of memory, where a command has the option."""
+
+
 def command_of(record: type[Options], *, json: bool = False) -> Callable[[Callable[..., None]], click.Command]:
     """A command with an argument or option for every field of a record but callbacks, and `--json` on request."""
     return click.command(cls=Command, params=parameters_of(record, json=json))
@@ -49,7 +58,26 @@ def parameters_of(record: type[Options], *, json: bool = False) -> list[click.Pa
 
 
 class Command(click.Command):
-    """A command that refuses an option with one value if it is given twice; click would drop the first in silence."""
+    """A command whose errors name its own options.
+
+    It refuses an option with one value if it is given twice; click would drop the first in silence.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PolysemeError as error:
+            error.flags = self._flags()
+            raise
+        except (MemoryError, RuntimeError) as error:
+            if not is_lack_of_memory(error):
+                raise
+            refusal = PolysemeError("There is not enough memory for this. Use a smaller model.", *MEMORY_ADVICE)
+            refusal.flags = self._flags()
+            raise refusal from error
+
+    def _flags(self) -> dict[str, str]:
+        return {str(each.name): each.opts[-1] if isinstance(each, click.Option) else "" for each in self.params}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         *_, order = self.make_parser(ctx).parse_args(args=list(args))
@@ -61,6 +89,15 @@ class Command(click.Command):
                     f"{parameter.opts[-1]} was given {order.count(parameter)} times, and takes one value. Give it once."
                 )
         return super().parse_args(ctx, args)
+
+
+def is_lack_of_memory(error: Exception) -> bool:
+    """Python's own, or torch's, which is not imported here."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )
 
 
 def _argument(field: dataclasses.Field[Any]) -> click.Parameter:
@@ -75,17 +112,17 @@ def _argument(field: dataclasses.Field[Any]) -> click.Parameter:
 
 def _option(field: dataclasses.Field[Any]) -> click.Parameter:
     doc = doc_of(field)
-    flags = doc.flags.split() or [f"--{field.name.replace('_', '-')}"]
+    names = flags(field)
     settings: dict[str, Any] = {"help": f"{doc.help}{f'  [default: {doc.default}]' if doc.default else ''}"}
     kind = TYPES.get(str(field.type).removesuffix(" | None"), str)
     if doc.parse:
-        settings["callback"] = _callback(PARSERS[doc.parse], flags[-1])
+        settings["callback"] = _callback(PARSERS[doc.parse], names[-1])
     if doc.parse in SEVERAL:
         settings |= {"multiple": True, "required": field.default is dataclasses.MISSING}
     elif field.default is dataclasses.MISSING:
         settings["required"] = True
     elif kind is bool:
-        settings |= {"default": field.default} | ({} if "/" in flags[-1] else {"is_flag": True})
+        settings |= {"default": field.default} | ({} if "/" in names[-1] else {"is_flag": True})
     elif field.default not in (None, ()):
         spelled = _SPELLED.get(doc.parse, {}).get(field.default, field.default)
         settings |= {"default": str(spelled) if kind is str else spelled, "show_default": True}
@@ -93,7 +130,7 @@ def _option(field: dataclasses.Field[Any]) -> click.Parameter:
         settings |= {"metavar": doc.metavar, "type": str if doc.parse else kind}
     if "Sources" in str(field.type):
         settings["type"] = FILE_NAME
-    return click.Option([*flags, field.name], **settings)
+    return click.Option([*names, field.name], **settings)
 
 
 def _callback(parse: Callable[[Any, str], Any], flag: str) -> Callable[[click.Context, click.Parameter, Any], Any]:

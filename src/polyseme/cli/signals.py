@@ -89,14 +89,6 @@ def exit_code(command: Callable[[], Any]) -> int:
                 f"A name of {len(name):,} characters is too long for a file: {name[:60]}… Shorten it.", error
             )
         return _refuse(f"The system refused: {error.strerror or error}{f' ({name})' if name else ''}.", error)
-    except (MemoryError, RuntimeError) as error:
-        if not _is_lack_of_memory(error):
-            raise
-        return _refuse(
-            "There is not enough memory for this. Use a smaller --batch-pieces or a smaller model, or, where that of "
-            "the GPU has run out, --device cpu.",
-            error,
-        )
 
 
 @contextlib.contextmanager
@@ -245,12 +237,3 @@ def _forget_standard_output() -> None:
 def _notes_on(error: BaseException) -> list[str]:
     """What those on the way out had to add: that something was kept, and where."""
     return list(getattr(error, "__notes__", ()))
-
-
-def _is_lack_of_memory(error: Exception) -> bool:
-    """Python's own, or torch's, which is not imported here."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
-    )

@@ -5,6 +5,8 @@ r"""Plain text in: one text per line, UTF-8 to the letter, with the place of eac
 - An empty line is an empty text, not nothing: line 7 of the file is always text 7.
 - A byte-order mark at the very start is skipped.
 - What is not UTF-8, or has a NUL in it, is refused with its line and its byte; nothing is repaired.
+- A line, or a text of several lines, that is longer than allowed is refused before it is in memory: a small compressed
+  file may hold a line of any length.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from polyseme.errors import InputError, PolysemeWarning
+from polyseme.errors import Advice, InputError, PolysemeWarning
 from polyseme.files.bad_rows import BadRows
+from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place
-from polyseme.files.source import READ_ERRORS, Reading, Source, open_source
+from polyseme.files.source import BLOCK, LONGEST, READ_ERRORS, Reading, Source, open_source
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -43,18 +46,25 @@ def read_lines(path: str | os.PathLike[str]) -> Reading[Line]:
     return Reading(source, lines_of(source))
 
 
-def lines_of(source: Source, *, with_ends: bool = False, bad: BadRows | None = None) -> Iterator[Line]:
+def lines_of(
+    source: Source, *, with_ends: bool = False, bad: BadRows | None = None, longest: int = LONGEST
+) -> Iterator[Line]:
     r"""The lines of a source, without their ends or with them (then `\r\n` is two characters, as it stands).
 
     What the first bytes show to be no text is refused here, before the first line. Where `bad` rows are skipped, so are
-    lines that are not UTF-8.
+    lines that are not UTF-8 or have more than `longest` bytes.
     """
     try:
         refuse_binary(source)
     except InputError:
         source.close()
         raise
-    return _lines(source, with_ends, bad)
+    return _lines(source, with_ends, bad, longest)
+
+
+def requested_lines(source: Source, request: RowRequest, *, with_ends: bool = False) -> Iterator[Line]:
+    """The same, as a reader of a format is asked for them."""
+    return lines_of(source, with_ends=with_ends, bad=request.bad_rows, longest=request.max_text_bytes)
 
 
 def refuse_binary(source: Source) -> None:
@@ -68,12 +78,18 @@ def refuse_binary(source: Source) -> None:
         raise InputError(f"{prefix}{source.name} looks to be {binary.name}. {binary.advice}")
 
 
-def _lines(source: Source, with_ends: bool, bad: BadRows | None) -> Iterator[Line]:
+def _lines(source: Source, with_ends: bool, bad: BadRows | None, longest: int) -> Iterator[Line]:
     number = offset = n_returns = 0
     blank = True
     with contextlib.closing(source):
-        for raw in _raw_lines(source):
+        for raw in _raw_lines(source, longest):
             number += 1
+            if len(raw) > longest and not raw.endswith(b"\n"):
+                refuse = partial(_refuse_length, f"{source.name}, line {number}", longest)
+                refuse() if bad is None else bad.attempt(refuse)
+                blank = False
+                offset += len(raw) + _skip_line(source)
+                continue
             if number == 1 and raw.startswith(_BYTE_ORDER_MARK):
                 offset = len(_BYTE_ORDER_MARK)
                 raw = raw[offset:]
@@ -98,12 +114,31 @@ def _lines(source: Source, with_ends: bool, bad: BadRows | None) -> Iterator[Lin
         )
 
 
-def _raw_lines(source: Source) -> Iterator[bytes]:
+def _raw_lines(source: Source, longest: int) -> Iterator[bytes]:
+    """The lines as bytes; of one that is longer, its beginning."""
+    readline, most = source.stream.readline, longest + 1
     try:
-        while raw := source.stream.readline():
+        while raw := readline(most):
             yield raw
     except READ_ERRORS as error:
         raise source.explain(error) from error
+
+
+def _skip_line(source: Source) -> int:
+    """Read to the end of a line, and return how many bytes that were."""
+    n_bytes = 0
+    for raw in _raw_lines(source, BLOCK):
+        n_bytes += len(raw)
+        if raw.endswith(b"\n"):
+            break
+    return n_bytes
+
+
+def _refuse_length(place: str, longest: int, noun: str = "line") -> None:
+    raise InputError(
+        f"{place}: the {noun} is longer than {longest:,} bytes, and is not read into memory.",
+        Advice("max_text_bytes", "Divide it, or allow longer ones with {}.", otherwise="Divide it."),
+    )
 
 
 def _without_end(raw: bytes) -> bytes:
@@ -186,12 +221,24 @@ def binary_kind(head: bytes) -> FileKind | None:
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
 
-def blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:
+def within(lines: Iterable[Line], name: str, longest: int) -> Iterator[Line]:
+    """The lines of one text, which is refused where it becomes too long."""
+    first: Line | None = None
+    for line in lines:
+        first = first or line
+        if line.offset + len(line.text) - first.offset > longest:
+            _refuse_length(f"{name}, line {first.number}", longest, "text")
+        yield line
+
+
+def blocks(lines: Iterable[Line], name: str, longest: int = LONGEST) -> Iterator[list[Line]]:
     """The lines of each block. A line is blank that has nothing in it but ASCII blanks, tabs and its end."""
     block: list[Line] = []
     for line in lines:
         if line.text.strip(" \t\r\n"):
             block.append(line)
+            if line.offset + len(line.text) - block[0].offset > longest:
+                _refuse_length(f"{name}, line {block[0].number}", longest, "text from here to the next blank line")
         elif block:
             yield block
             block = []
@@ -199,9 +246,9 @@ def blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield block
 
 
-def sentences(lines: Iterable[Line], name: str) -> Iterator[list[Line]]:
+def sentences(lines: Iterable[Line], name: str, longest: int = LONGEST) -> Iterator[list[Line]]:
     """The blocks of a file in which a carriage return within a line can only be a mistake."""
-    return blocks(_without_returns(lines, name))
+    return blocks(_without_returns(lines, name), name, longest)
 
 
 def _without_returns(lines: Iterable[Line], name: str) -> Iterator[Line]:

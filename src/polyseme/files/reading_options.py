@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from polyseme.errors import OptionError
 from polyseme.files.readers import READERS
+from polyseme.files.source import LONGEST
 from polyseme.options import Options, check_choice, doc, option
 
 if TYPE_CHECKING:
@@ -48,8 +49,17 @@ class TableOptions(Options):
         None, "Character between the fields of CSV and TSV.", "CHARACTER", default="the comma, the tab"
     )
 
+    max_text_bytes: int = option(
+        LONGEST,
+        "Bytes of the longest line, or of the longest text that has several lines; a longer one is refused before it "
+        "is in memory.",
+        "BYTES",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.max_text_bytes < 1:
+            raise OptionError(f"max_text_bytes is a number of bytes, from 1 on. Got {self.max_text_bytes} instead.")
         check_choice("quotes", self.quotes, get_args(Quotes))
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise OptionError(

@@ -22,7 +22,7 @@ from polyseme.files.source_paths import InputFiles, find_files
 from polyseme.options import flat
 from polyseme.types import Document
 
-_FORMAT_OPTIONS = ("field", "id_field", "fields", "words", "split", "quotes", "delimiter", "check_text")
+_FORMAT_OPTIONS = sorted(frozenset().union(*(each.takes for each in READERS.values())))
 """Options that only some formats take."""
 _SHOWN = 60
 """Characters of a file that a message shows."""

@@ -28,6 +28,9 @@ STANDARD_INPUT = "-"
 BLOCK = 1 << 18
 """Bytes read from the system at a time."""
 
+LONGEST = 1 << 26
+"""Bytes of the longest line or text that is read into memory, unless an option allows more."""
+
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """What reading may raise half-way through a file; `Source.explain` puts it in words."""
 

@@ -114,6 +114,8 @@ def column_rows(file: str | InMemory, format: str, options: DataOptions) -> Iter
     spans = [options.first_span, options.second_span]
     others = [options.second, options.label, options.start, options.marks, *spans, *options.choice_columns()]
     reading: dict[str, Any] = {} if isinstance(file, InMemory) else {"format": format}
+    if not isinstance(file, InMemory) and format != "parquet":
+        reading["max_text_bytes"] = options.max_text_bytes
     if format in ("csv", "tsv"):
         reading |= {"quotes": options.quotes, "delimiter": options.delimiter}
     with read_rows(

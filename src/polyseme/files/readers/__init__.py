@@ -36,14 +36,16 @@ class Reader:
 
 
 FIELDS = frozenset({"field", "id_field", "fields"})
+_LINES = frozenset({"max_text_bytes"})
+"""Options of what is read line by line."""
 READERS: Mapping[str, Reader] = {
-    "text": Reader(home="plain:read", endings=(".txt", ".text"), takes=frozenset({"split"})),
-    "jsonl": Reader(home="jsonl:read", endings=(".jsonl", ".ndjson"), takes=FIELDS),
-    "csv": Reader(home="delimited:read_csv", endings=(".csv",), takes=FIELDS | {"quotes", "delimiter"}),
-    "tsv": Reader(home="delimited:read_tsv", endings=(".tsv", ".tab"), takes=FIELDS | {"quotes", "delimiter"}),
+    "text": Reader(home="plain:read", endings=(".txt", ".text"), takes=_LINES | {"split"}),
+    "jsonl": Reader(home="jsonl:read", endings=(".jsonl", ".ndjson"), takes=FIELDS | _LINES),
+    "csv": Reader(home="delimited:read_csv", endings=(".csv",), takes=FIELDS | _LINES | {"quotes", "delimiter"}),
+    "tsv": Reader(home="delimited:read_tsv", endings=(".tsv", ".tab"), takes=FIELDS | _LINES | {"quotes", "delimiter"}),
     "parquet": Reader(home="parquet:read", endings=(".parquet", ".pq"), takes=FIELDS),
-    "conll": Reader(home="conll:read", endings=(".conll", ".bio", ".iob"), takes=frozenset({"field", "fields"})),
-    "conllu": Reader(home="conllu:read", endings=(".conllu",), takes=FIELDS | {"words", "check_text"}),
+    "conll": Reader(home="conll:read", endings=(".conll", ".bio", ".iob"), takes=_LINES | {"field", "fields"}),
+    "conllu": Reader(home="conllu:read", endings=(".conllu",), takes=FIELDS | _LINES | {"words", "check_text"}),
 }
 """From the name of a format to how it is read."""
 

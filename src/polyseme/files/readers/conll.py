@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError
-from polyseme.files.lines import Line, lines_of, sentences
+from polyseme.files.lines import Line, requested_lines, sentences
 from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Row, no_field
 from polyseme.files.source import Source
@@ -50,7 +50,7 @@ def read(source: Source, request: RowRequest) -> Iterator[Row]:
             f"The columns of {source.name} have no names: the field of a CoNLL file must be a number from 1 on. Got "
             f"{field!r} instead."
         )
-    lines = lines_of(source, bad=request.bad_rows)
+    lines = requested_lines(source, request)
     return _rows(_Sentences(source.name, request).of(lines), int(field), source.name, request)
 
 
@@ -105,7 +105,7 @@ class _Sentences:
         self._comments: list[str] = []
 
     def of(self, lines: Iterable[Line]) -> Iterator[_Sentence]:
-        for block in sentences(lines, self._name):
+        for block in sentences(lines, self._name, self._request.max_text_bytes):
             for part in self._parts(block):
                 sentence = self._request.attempt(partial(self._sentence, part))
                 if sentence is not None:

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.lines import Line, lines_of, sentences
+from polyseme.files.lines import Line, requested_lines, sentences
 from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Row, no_field, shown
 from polyseme.files.source import Source
@@ -70,7 +70,12 @@ class _Sentence:
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
     """One row per sentence, with its own words."""
-    return _rows(lines_of(source, bad=request.bad_rows), _column(request.field), source.name, request)
+    return _rows(
+        requested_lines(source, request),
+        _column(request.field),
+        source.name,
+        request,
+    )
 
 
 def _column(name: str | None) -> int:
@@ -87,7 +92,7 @@ def _column(name: str | None) -> int:
 def _rows(lines: Iterable[Line], column: int, name: str, request: RowRequest) -> Iterator[Row]:
     number = 0
     above: dict[str, str] = {}
-    for block in sentences(lines, name):
+    for block in sentences(lines, name, request.max_text_bytes):
         sentence = request.attempt(partial(_parsed, block, name))
         if sentence is None:
             number += 1

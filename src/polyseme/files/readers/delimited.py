@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.bad_rows import BadRows, LostInputError
-from polyseme.files.lines import Line, lines_of
+from polyseme.errors import Advice, InputError, PolysemeWarning
+from polyseme.files.bad_rows import LostInputError
+from polyseme.files.lines import Line, requested_lines
 from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Record, Row, no_field, only_field, rows_of
 from polyseme.files.source import Source
@@ -27,10 +27,7 @@ from polyseme.files.source import Source
 _Fields = tuple[list[str], Place]
 """The fields of a record, and the line in which it begins."""
 
-MOST_QUOTED = 1 << 26
-"""The most characters between two quotes. Past that one was most likely left open, and memory is not endless."""
-
-_NO_QUOTES = "where quotes are characters like any other, say so with the option quotes='none'."
+_NO_QUOTES = Advice("quotes", "Where quotes are characters like any other, say so with {}.", "none")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _NUMBER = re.compile(r"\s*[-+]?[0-9]+([.,][0-9]+)?\s*")
 _LOOKED_AT = 100
@@ -39,8 +36,8 @@ _LOOKED_AT = 100
 
 def _read(source: Source, request: RowRequest, *, format: str) -> Iterator[Row]:
     delimiter = request.delimiter or _DELIMITERS[format]
-    lines = lines_of(source, with_ends=True, bad=request.bad_rows)
-    records = _split(lines, source.name, delimiter, quoted=request.quotes == "double", bad=request.bad_rows)
+    lines = requested_lines(source, request, with_ends=True)
+    records = _split(lines, source.name, delimiter, request)
     header, place = next(each for each in records if each is not None)
     request = _chosen(header, place, request, delimiter)
     return _warn_of_numbers(rows_of(_records(records, header, source.name, request), request), request, source.name)
@@ -97,7 +94,8 @@ def _record(fields: _Fields, header: list[str]) -> Record:
     if len(values) != len(header):
         raise InputError(
             f"{place}: {_counted(len(values))}, and the header has {len(header)}. A text that has the delimiter in "
-            f"it must be in double quotes; {_NO_QUOTES}"
+            f"it must be in double quotes.",
+            _NO_QUOTES,
         )
     return Record(dict(zip(header, values, strict=True)), place)
 
@@ -131,30 +129,28 @@ def _say_numbers(request: RowRequest, name: str, where: str) -> None:
 # --- lines to fields -------------------------------------------------------------------------------------------------
 
 
-def _split(
-    lines: Iterator[Line], name: str, delimiter: str, *, quoted: bool, bad: BadRows | None
-) -> Iterator[_Fields | None]:
-    """The fields of each record, and the line in which it begins; None where `bad` records are skipped."""
+def _split(lines: Iterator[Line], name: str, delimiter: str, request: RowRequest) -> Iterator[_Fields | None]:
+    """The fields of each record, and the line in which it begins; None where bad records are skipped."""
+    quoted = request.quotes == "double"
     for line in lines:
         text = _without_end(line.text)
         if not text:
             continue
         place = Place(name, line.number)
         if quoted and '"' in text:
-            split = partial(_with_quotes, line, lines, delimiter, name)
-            fields = split() if bad is None else bad.attempt(split)
+            fields = request.attempt(partial(_with_quotes, line, lines, delimiter, name, request.max_text_bytes))
             yield None if fields is None else (fields, place)
         else:
             yield text.split(delimiter), place
 
 
-def _with_quotes(line: Line, lines: Iterator[Line], delimiter: str, name: str) -> list[str]:
+def _with_quotes(line: Line, lines: Iterator[Line], delimiter: str, name: str, longest: int) -> list[str]:
     """The fields of a record that has quotes in it; it goes on in the next lines while one is open."""
     fields: list[str] = []
     at = 0
     while True:
         if line.text.startswith('"', at):
-            field, line, at = _quoted_field(line, at + 1, lines, delimiter, Place(name, line.number))
+            field, line, at = _quoted_field(line, at + 1, lines, delimiter, Place(name, line.number), longest)
         else:
             end = line.text.find(delimiter, at)
             end = end if end >= 0 else len(_without_end(line.text))
@@ -165,7 +161,9 @@ def _with_quotes(line: Line, lines: Iterator[Line], delimiter: str, name: str) -
         at += 1
 
 
-def _quoted_field(line: Line, at: int, lines: Iterator[Line], delimiter: str, opened: Place) -> tuple[str, Line, int]:
+def _quoted_field(
+    line: Line, at: int, lines: Iterator[Line], delimiter: str, opened: Place, longest: int
+) -> tuple[str, Line, int]:
     """A field from after its first quote on; the line it ends in, and what comes after its last quote there."""
     parts: list[str] = []
     length = 0
@@ -174,7 +172,7 @@ def _quoted_field(line: Line, at: int, lines: Iterator[Line], delimiter: str, op
         if quote < 0:
             parts.append(line.text[at:])
             length += len(parts[-1])
-            line, at = _next_line(lines, opened, length), 0
+            line, at = _next_line(lines, opened, length, longest), 0
         elif line.text.startswith('"', quote + 1):
             parts.append(line.text[at : quote + 1])
             at = quote + 2
@@ -185,19 +183,22 @@ def _quoted_field(line: Line, at: int, lines: Iterator[Line], delimiter: str, op
                 where = f" in line {line.number}" if line.number != opened.line else ""
                 raise InputError(
                     f"{opened}: the double quote that opens a field is closed{where} by one with {line.text[at]!r} "
-                    f"behind it. A quote inside of quotes must be doubled; {_NO_QUOTES}"
+                    "behind it. A quote inside of quotes must be doubled.",
+                    _NO_QUOTES,
                 )
             return "".join(parts), line, at
 
 
-def _next_line(lines: Iterator[Line], opened: Place, length: int) -> Line:
-    """The line in which a field goes on that has had so many characters."""
+def _next_line(lines: Iterator[Line], opened: Place, length: int, longest: int) -> Line:
+    """The line in which a field goes on that has had so many characters; after many, a quote was left open."""
     line = next(lines, None)
-    if line is None or length > MOST_QUOTED:
+    if line is None or length > longest:
         how_far = "to the end of the file" if line is None else f"for {length:,} characters"
         raise LostInputError(
             f"{opened}: a double quote opens a field and is not closed {how_far}. A quote inside of quotes must be "
-            f"doubled; {_NO_QUOTES}"
+            "doubled.",
+            _NO_QUOTES,
+            *([] if line is None else [Advice("max_text_bytes", "If the field is so long, allow it with {}.")]),
         )
     return line
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from polyseme.errors import InputError
-from polyseme.files.lines import Line, lines_of
+from polyseme.files.lines import Line, requested_lines
 from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Record, Row, is_text, rows_of, shown
 from polyseme.files.source import Source
@@ -25,7 +25,7 @@ _WHOLE = "the line itself"
 
 def read(source: Source, request: RowRequest) -> Iterator[Row]:
     """One row per line."""
-    return rows_of(_records(lines_of(source, bad=request.bad_rows), source.name, request), request)
+    return rows_of(_records(requested_lines(source, request), source.name, request), request)
 
 
 def _records(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Record | None]:

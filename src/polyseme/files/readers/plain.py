@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from polyseme.files.lines import Line, blocks, lines_of
+from polyseme.files.lines import Line, blocks, requested_lines, within
 from polyseme.files.reading_options import RowRequest, Sentences
 from polyseme.files.rows import Place, Row
 from polyseme.files.source import Source
@@ -20,10 +20,15 @@ def read(source: Source, request: RowRequest) -> Iterator[Row]:
     ends a sentence, and an empty line has none.
     """
     if request.sentences is not None:
-        return _sentences(lines_of(source, bad=request.bad_rows), source.name, request, request.sentences)
+        return _sentences(
+            requested_lines(source, request),
+            source.name,
+            request,
+            request.sentences,
+        )
     if request.split == "line":
-        return _lines(lines_of(source, bad=request.bad_rows), source.name, request)
-    lines = lines_of(source, with_ends=True, bad=request.bad_rows)
+        return _lines(requested_lines(source, request), source.name, request)
+    lines = requested_lines(source, request, with_ends=True)
     if request.split == "paragraph":
         return _paragraphs(lines, source.name, request)
     return _whole(lines, source.name, request)
@@ -42,13 +47,13 @@ def _sentences(lines: Iterable[Line], name: str, request: RowRequest, sentences:
 
 
 def _paragraphs(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Row]:
-    for block in blocks(lines):
+    for block in blocks(lines, name, request.max_text_bytes):
         first = block[0].number
         yield Row(_joined(block), request.numbered(first), Place(name, first))
 
 
 def _whole(lines: Iterable[Line], name: str, request: RowRequest) -> Iterator[Row]:
-    yield Row(_joined(lines), request.file or request.numbered(1), Place(name, 1))
+    yield Row(_joined(within(lines, name, request.max_text_bytes)), request.file or request.numbered(1), Place(name, 1))
 
 
 def _joined(lines: Iterable[Line]) -> str:
