@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import pickle
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,32 +14,16 @@ import click
 import pytest
 
 import polyseme
+from cli.option_names import OPTION, OTHER_TOOLS, foreign, options_of
 from polyseme.cli import VERBS
 from polyseme.cli.record_options import Command, parameters_of
 from polyseme.errors import Advice, InputError, PolysemeError
-from polyseme.extras import later
 from polyseme.files.rows import read_rows
 from polyseme.options import Options, doc, flat, option
 from polyseme.verb_options.pretraining_options import PretrainOptions
 from polyseme.verb_options.word_options import EmbedOptions
 
 SOURCE = Path(polyseme.__file__).parent
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+(?=[\s.,;:)'\"`]|$)")
-OTHER_TOOLS = {"--nproc-per-node", "--help", "--version"}
-
-
-def options_of(verb: str) -> set[str]:
-    """The flags of a verb; of a sweep, those of what it sweeps, too."""
-    command = later(f"polyseme.cli.{verb}").command
-    commands = (
-        [command]
-        if verb != "sweep"
-        else [later("polyseme.cli.sweep").swept_command(each) for each in ("pretrain", "finetune")]
-    )
-    return {flag for each in commands for param in each.params for flag in (*param.opts, *param.secondary_opts)}
-
-
-OPTIONS: Mapping[str, set[str]] = {verb: options_of(verb) for verb in VERBS}
 HOMES = {"sweep_run": "sweep", "swept_verbs": "sweep"}
 """Files beside a verb's own."""
 
@@ -56,7 +39,7 @@ def test_advice_is_for_those_who_have_the_option() -> None:
 
 
 def test_every_option_that_a_message_names_is_one() -> None:
-    known = set().union(*OPTIONS.values()) | OTHER_TOOLS
+    known = set().union(*map(options_of, VERBS)) | OTHER_TOOLS
     unknown = [
         f"{name}: {option}" for name, text in messages() for option in OPTION.findall(text) if option not in known
     ]
@@ -68,15 +51,9 @@ def test_a_verb_names_its_own_options() -> None:
     for name, text in messages():
         room, _, file = name.partition("/")
         verb = HOMES.get(file.removesuffix(".py"), file.removesuffix(".py"))
-        if room in ("verbs", "cli") and verb in OPTIONS:
+        if room in ("verbs", "cli") and verb in VERBS:
             wrong += [f"{name}: {option}" for option in foreign(text, verb)]
     assert not wrong
-
-
-def foreign(message: str, verb: str) -> list[str]:
-    """Options in a message that a verb does not have, those of commands that the message spells out aside."""
-    own = re.sub(r"(polyseme|[`\s](?=(?:embed|score|finetune|pretrain|convert) -))\s*(\w+)[^`.]*", "", message)
-    return [option for option in OPTION.findall(own) if option not in OPTIONS[verb] | OTHER_TOOLS]
 
 
 @functools.cache

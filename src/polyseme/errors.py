@@ -30,7 +30,7 @@ class Advice:
     sentence: str
     """With `{}` in the place of the option."""
     value: str = "…"
-    otherwise: str = ""
+    otherwise: str | Advice = ""
 
     def text(self, flags: Mapping[str, str] | None) -> str:
         """The sentence for a verb with these options, by name; None: for one that is not known.
@@ -41,7 +41,7 @@ class Advice:
         ''
         """
         if flags is not None and self.option not in flags:
-            return self.otherwise
+            return self.otherwise if isinstance(self.otherwise, str) else self.otherwise.text(flags)
         flag = f"--{self.option.replace('_', '-')}" if flags is None else flags[self.option]
         given = f"{self.option}={self.value if self.value == '…' or self.value.isdecimal() else repr(self.value)}"
         typed = flag if self.value == "…" else f"{flag} {self.value}"

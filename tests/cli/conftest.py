@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli.commands import Ended, Refuse, Run
+from cli.option_names import foreign
 from packaged import english, stand_in  # noqa: F401 - fixtures
-from polyseme.cli import main
+from polyseme.cli import VERBS, main
 from tiny_models import tiny_model
 
 
@@ -51,6 +52,8 @@ def refuse(run: Run) -> Refuse:
         assert ended.err.count("\n") == 1
         assert ended.err.endswith("\n")
         assert "Traceback" not in ended.err
+        if arguments and arguments[0] in VERBS:
+            assert not foreign(ended.err, str(arguments[0])), "options that the verb has not"
         assert _contents(folder) == before
         return ended.err.removeprefix("polyseme: ").rstrip("\n")
 

@@ -25,7 +25,7 @@ from polyseme.embedding.pooling import check_per, parse_pooling, per_text
 from polyseme.embedding.text_pooling import PooledRow, TextSums, text_pooling_of
 from polyseme.encoders.batch_runner import BATCH_PIECES, MUCH_WORK, Ints, run_batches
 from polyseme.encoders.inference import CarriesMemory, InferenceEncoder, PackedRows, Precision, build_inference_encoder
-from polyseme.errors import ModelError, OptionError, PolysemeWarning
+from polyseme.errors import Advice, ModelError, OptionError, PolysemeWarning
 from polyseme.files.vector_files import Per
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.alignment import count_unknown
@@ -74,8 +74,8 @@ def _refuse_no_numbers(vectors: Tensor, batch: Sequence[_Row], documents: Sequen
     row = batch[int(np.searchsorted(np.cumsum([len(each) for each in batch]), spoilt.argmax(), side="right"))]
     raise ModelError(
         f"The model's vectors of text {documents[row.document].id!r} are no numbers (NaN, or infinite). Its weights "
-        "are damaged, or too large for the dtype they are computed in: take another copy of the model, or --dtype fp32 "
-        "(dtype='fp32')."
+        "are damaged, or too large for the dtype they are computed in: take another copy of the model.",
+        Advice("dtype", "Or compute with {}.", "fp32"),
     )
 
 

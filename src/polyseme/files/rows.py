@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from polyseme.errors import InputError, OptionError, nearest
+from polyseme.errors import Advice, InputError, OptionError, nearest
 from polyseme.files.bad_rows import BadRows
 from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS, FIELDS, READERS, STRUCTURED, Reader
@@ -214,9 +214,9 @@ def _format_of(name: str) -> str:
     if ending in STRUCTURED:
         known = ", ".join([*ENDINGS, *COMPRESSIONS])
         raise InputError(
-            f"{name}: files ending in {ending} are not read; those ending in {known} are. If the file is one of these "
-            "by another name, say so with --format (format=…). If each line of it is to be taken as a text, give it on "
-            "standard input (-)."
+            f"{name}: files ending in {ending} are not read; those ending in {known} are. If each line of it is to be "
+            "taken as a text, give it on standard input (-).",
+            Advice("format", "If the file is one of these by another name, say so with {}."),
         )
     return ENDINGS.get(ending, "text")
 
@@ -231,7 +231,8 @@ def _refuse_useless(request: RowRequest, inputs: InputFiles, formats: Sequence[s
             name, format = inputs.names[without[0]], formats[without[0]]
             raise OptionError(
                 f"The option {option!r} is for {', '.join(takers)}, and {name} is read as {format}. Leave the "
-                "option out, or leave the file out, or say with --format (format=…) what it is."
+                "option out, or leave the file out.",
+                Advice("format", "Or say with {} what it is."),
             )
 
 
@@ -290,7 +291,12 @@ def only_field(candidates: Sequence[str], names: Iterable[str], place: Place | s
     if len(candidates) == 1:
         return candidates[0]
     problem = f"{len(candidates)} fields can be the text" if candidates else "no field holds a text or a list of words"
-    raise InputError(f"{place}: {problem}. Name one with --field (field=…). There are: {_list(names)}.")
+    raise InputError(f"{place}: {problem}. There are: {_list(names)}.", name_field("Name one with {}."))
+
+
+def name_field(sentence: str) -> Advice:
+    """Advice to name the field of the text, which verbs over tasks call another option."""
+    return Advice("field", sentence, otherwise=Advice("text", sentence))
 
 
 def no_field(name: str, names: Iterable[str], place: Place | str) -> InputError:

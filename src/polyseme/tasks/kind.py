@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from polyseme.errors import InputError, OptionError
+from polyseme.errors import Advice, InputError, OptionError
 from polyseme.files.in_memory import InMemory
 from polyseme.files.readers import ENDINGS
 from polyseme.files.rows import Row
@@ -180,8 +180,8 @@ class Kind(ABC):
                 f"the data of {self.name} comes as CSV, TSV, JSON lines or Parquet, with columns"
             )
             raise OptionError(
-                f"{file} is read as {read_as}, and {listed}. Give a file with such an ending, or name its format where "
-                "there is an option for that: --format (format=…)."
+                f"{file} is read as {read_as}, and {listed}. Give a file with such an ending.",
+                Advice("format", "Or name its format with {}."),
             )
         return read_as
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.errors import InputError, ModelError
+from polyseme.errors import Advice, InputError, ModelError
 from polyseme.files.in_memory import InMemory
 from polyseme.files.rows import Place, Row, shown
 from polyseme.files.source import READ_ERRORS, open_source
@@ -256,10 +256,10 @@ def find_answer(passage: str, text: Any, start: Any, place: object, log: Reading
         return Answer(min(others, key=lambda at: abs(at - start)), text)
     there = f"It is at {', '.join(map(str, others[:3]))}" if others else "It is nowhere in it"
     stands = passage[start : start + len(text)] if isinstance(start, int) and start >= 0 else ""
-    advice = ": have it looked for with --repair (repair=True)." if others else "."
     raise InputError(
         f"{place}: the answer {shown(text)!r} is not at character {start} of its passage, where there is "
-        f"{shown(stands)!r}. {there}{advice}"
+        f"{shown(stands)!r}. {there}.",
+        *([Advice("repair", "Have it looked for with --repair (repair=True).")] if others else []),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.errors import InputError, OptionError, nearest
+from polyseme.errors import Advice, InputError, OptionError, nearest
 from polyseme.files.in_memory import InMemory
 from polyseme.files.readers.conllu import COLUMNS as CONLLU_COLUMNS
 from polyseme.files.rows import Row, read_rows, shown
@@ -299,8 +299,10 @@ def in_scheme(
         n_others = len(faults) - 1
         others = f"There {'is 1 other' if n_others == 1 else f'are {n_others:,} others'} like it. " if n_others else ""
         raise InputError(
-            f"{faults[0]}. {others}Correct it, or have such sequences rewritten, as conlleval would read them, with "
-            "--repair (repair=True)."
+            f"{faults[0]}. {others}Correct it.",
+            Advice(
+                "repair", "Or have such sequences rewritten, as conlleval would read them, with --repair (repair=True)."
+            ),
         )
     target = scheme or LEARNED_AS.get(detected, detected)
     notes = []

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from polyseme.errors import InputError, OptionError, nearest
+from polyseme.errors import Advice, InputError, OptionError, nearest
 from polyseme.files.lines import Line, requested_lines, sentences
 from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Row, no_field, shown
@@ -298,5 +298,6 @@ def _check_text(sentence: _Sentence, name: str) -> None:
         f"{Place(name, token.line)}: the words of the sentence do not add up to its text: at {shown(token.form)!r} the "
         f"words continue with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the "
         "other (SpaceAfter=No says that no blank follows), or take out the line '# text', and the words are read as "
-        "they are; embed and other verbs about words do so with --no-check-text (check_text=False)."
+        "they are.",
+        Advice("check_text", "Or leave the text unread with --no-check-text (check_text=False)."),
     )

@@ -64,18 +64,18 @@ def _chosen(header: list[str], place: Place, request: RowRequest, delimiter: str
     beside = [name for name in header if name] if request.keeps_all else request.fields
     for name in (field, *([] if request.id_field is None else [request.id_field]), *beside):
         if name not in header:
-            raise InputError(f"{no_field(name, header, place)}{_other_delimiter(header, delimiter)}")
+            raise InputError(no_field(name, header, place), *_other_delimiter(header, delimiter))
         if header.count(name) > 1:
             raise InputError(f"{place}: {header.count(name)} columns have the name {name!r}. Give each its own.")
     return replace(request, field=field)
 
 
-def _other_delimiter(header: list[str], delimiter: str) -> str:
+def _other_delimiter(header: list[str], delimiter: str) -> list[Advice]:
     """A word on what seems to separate the fields, if it is not what should."""
     for other, name in ((",", "comma"), (";", "semicolon"), ("\t", "tab"), ("|", "bar")):
         if len(header) == 1 and other != delimiter and other in header[0]:
-            return f" If the {name} separates the fields, say so with --delimiter (delimiter=…)."
-    return ""
+            return [Advice("delimiter", f"If the {name} separates the fields, say so with {{}}.")]
+    return []
 
 
 def _records(
