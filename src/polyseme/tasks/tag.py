@@ -300,9 +300,7 @@ def in_scheme(
         others = f"There {'is 1 other' if n_others == 1 else f'are {n_others:,} others'} like it. " if n_others else ""
         raise InputError(
             f"{faults[0]}. {others}Correct it.",
-            Advice(
-                "repair", "Or have such sequences rewritten, as conlleval would read them, with --repair (repair=True)."
-            ),
+            Advice("repair", "Or have such sequences rewritten, as conlleval reads them, with --repair (repair=True)."),
         )
     target = scheme or LEARNED_AS.get(detected, detected)
     notes = []
