@@ -79,7 +79,7 @@ def geometry(
 
     def report(done: int) -> None:
         if progress is not None:
-            progress(done, 2 * sample.n_words)
+            progress(min(done // 2, sample.n_words), sample.n_words)  # the texts are read twice
 
     reading = _Reading(model, against, drawn, texts, report)
     raw = reading.read()

@@ -24,6 +24,7 @@ import signal
 import sys
 import textwrap
 import threading
+import time
 import traceback
 import warnings
 import weakref
@@ -35,6 +36,7 @@ import click
 
 from polyseme.cli.printing import print_message, print_text
 from polyseme.errors import PolysemeError, PolysemeWarning, nearest
+from polyseme.files.atomic import FINISHED
 from polyseme.printable import visible
 
 REFUSED = 2
@@ -48,6 +50,8 @@ _STOPS = {
 }
 _PATIENCE = 10
 """Signals that are ignored while the first one clears up; one more ends the process at once."""
+_SECONDS_ALONE = 5.0
+"""How long a process under torchrun waits for the first to refuse."""
 _SECONDS_BETWEEN = 0.05
 """How long after a signal was swallowed it is sent once more."""
 
@@ -80,7 +84,7 @@ def exit_code(command: Callable[[], Any]) -> int:
         if stop.number in _STOPS:
             if sys.stderr.isatty():
                 print_text(err=True)  # away from the terminal's own ^C
-            _say(" ".join([f"polyseme: {_STOPS[stop.number]}; nothing was left half-written.", *_notes_on(stop)]))
+            _say(" ".join([f"polyseme: {_STOPS[stop.number]}; {_left()}", *_notes_on(stop)]))
         return stop.exit_code
     except OSError as error:
         name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
@@ -105,7 +109,23 @@ def written_to_the_end() -> Iterator[None]:
         raise
 
 
+def _left() -> str:
+    """What a process that is stopped leaves behind; the output may have been finished just before."""
+    finished = [each for each in dict.fromkeys(FINISHED) if each in sys.argv]
+    return f"{' and '.join(finished)} had been finished." if finished else "nothing was left half-written."
+
+
+def _wait_for_first_process() -> None:
+    """Under torchrun all processes refuse alike, and the first on a machine says so.
+
+    When that one has ended, torchrun ends the others; one that is still there has refused alone, and speaks.
+    """
+    if os.environ.get("LOCAL_RANK", "0") != "0" and "TORCHELASTIC_RUN_ID" in os.environ:
+        time.sleep(_SECONDS_ALONE)
+
+
 def _refuse(message: str, error: BaseException) -> int:
+    _wait_for_first_process()
     _say(" ".join([f"polyseme: {message}", *_notes_on(error)]))
     return REFUSED
 

@@ -279,7 +279,7 @@ def bar_over(sources: Sequence[str], then: str) -> Bar | nullcontext[None]:
 
 def print_cost(cost: str, output: str | None) -> None:
     """Print on standard error what the work cost, after the name of its output."""
-    print_text(f"{'' if output is None else f'{output}: '}{cost}", err=True)
+    print_text(f"{'' if output is None else f'{visible(output, one_line=True)}: '}{cost}", err=True)
 
 
 def print_table(rows: Iterable[Sequence[str]], *, header: Sequence[str] | None = None) -> None:

@@ -27,6 +27,8 @@ AnyPath = str | os.PathLike[str]
 UNFINISHED = ".unfinished"
 """The ending of the folder in which an output is made before it has its name (`unfinished_folder`)."""
 
+FINISHED: list[str] = []
+"""Outputs that this process has put in place, as they were named: whoever stops it later learns of them."""
 _NO_ROOM = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -50,7 +52,7 @@ def check_output(
     folder with something in it, but nothing that is called as one of the `marks`, is no such output, and is kept; with
     `is_part`, so is one with anything in it that is no part of such an output.
     """
-    target = _target(path)
+    target = target_of(path)
     if clear_leftovers(target):
         raise at_work(path)
     _check(path, target, force, kind)
@@ -113,7 +115,7 @@ def put_in_place(
     new: Path, path: AnyPath, *, force: bool = False, kind: Kind = "file", aside: Path | None = None
 ) -> None:
     """Give a whole file or folder, on the same disk, its name; an old folder is moved `aside` first."""
-    target = _target(path)
+    target = target_of(path)
     with explained(path):
         if kind == "file":
             _sync(new)
@@ -124,6 +126,7 @@ def put_in_place(
             new.replace(target)
         else:
             _swap(new, target, aside)
+        FINISHED.append(os.fspath(path))
         _sync_folder(target.parent)
 
 
@@ -139,7 +142,7 @@ def explained(path: AnyPath) -> Iterator[None]:
 @contextlib.contextmanager
 def parents_of(path: AnyPath) -> Iterator[None]:
     """Make the folders that are missing above `path`; those that are still empty when the block ends go again."""
-    parent = _target(path).parent
+    parent = target_of(path).parent
     missing = [folder for folder in (parent, *parent.parents) if not folder.exists()]
     with explained(path):
         parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +156,7 @@ def parents_of(path: AnyPath) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _workshop(path: AnyPath, force: bool, kind: Kind) -> Iterator[tuple[Path, Path]]:
-    target = _target(path)
+    target = target_of(path)
     if not any(name.endswith(UNFINISHED) for name in target.parts[:-1]):  # those folders are swept by who locks them
         clear_leftovers(target)
     _check(path, target, force, kind)
@@ -168,12 +171,15 @@ def _workshop(path: AnyPath, force: bool, kind: Kind) -> Iterator[tuple[Path, Pa
             raise _explanation(path, error) from error
 
 
-def _target(path: AnyPath) -> Path:
+def target_of(path: AnyPath) -> Path:
     """Where the output really stands: a link is followed, so that what it points to is replaced and not the link."""
     try:
-        return Path(os.path.realpath(path))
+        target = Path(os.path.realpath(path))
     except ValueError as error:
         raise OutputError(f"{os.fspath(path)!r} is no name for an output: {error}.") from error
+    if not target.name:
+        raise OutputError(f"{path} is the root of all folders, and no output. Give the name of a file or folder in it.")
+    return target
 
 
 def _check_parent(path: AnyPath, parent: Path) -> None:
@@ -268,8 +274,8 @@ def _sync_folder(path: Path) -> None:
 def _explanation(path: AnyPath, error: OSError) -> OutputError:
     if error.errno in _NO_ROOM:
         return OutputError(
-            f"{path} could not be finished: {_NO_ROOM[error.errno]}. The unfinished output has been removed. "
-            f"Make room in {_target(path).parent}, or choose another folder for the output."
+            f"{path} could not be finished: {_NO_ROOM[error.errno]}. There is nothing unfinished under its name. "
+            f"Make room in {target_of(path).parent}, or choose another folder for the output."
         )
     return OutputError(f"{path} cannot be written: {_reason(error)}. Choose another place for the output.")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import OutputError, add_note
-from polyseme.files.atomic import UNFINISHED, AnyPath, Kind, explained, parents_of, put_in_place, whole_file
+from polyseme.files.atomic import UNFINISHED, AnyPath, Kind, explained, parents_of, put_in_place, target_of, whole_file
 from polyseme.files.workshops import REPLACED
 
 SETTINGS = "settings.json"
@@ -33,7 +33,7 @@ _LONGEST = 60
 
 def unfinished_folder(output: AnyPath) -> Path:
     """Where an output is made before it has its name."""
-    target = Path(os.path.realpath(output))
+    target = target_of(output)
     return target.with_name(f"{target.name}{UNFINISHED}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
@@ -160,6 +160,11 @@ class BaseObjective(Config, ABC):
     def for_corpus(self: AnyObjective, corpus: Corpus) -> AnyObjective:
         """The same objective, with all that it must know of a corpus."""
         return self.for_tokenizer(corpus.tokenizer)
+
+    @classmethod
+    def replaced_by(cls, settings: Mapping[str, Any]) -> Sequence[str]:
+        """Settings of a recipe that mean nothing beside these of a user."""
+        return ()
 
     def for_encoder(self: AnyObjective, config: EncoderConfig) -> AnyObjective:
         """The same objective, with the settings in which it must follow an encoder."""

@@ -18,9 +18,9 @@ Shapes: R rows, T pieces of a row, K targets of a row, N pieces, D width, V piec
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -115,6 +115,11 @@ class Replaced(WithMaskRate):
         for name in ("temperature", "weight", "discriminator_rate"):
             if not getattr(self, name) > 0:
                 raise OptionError(f"The {name} must be over 0. Got {getattr(self, name)} instead.")
+
+    @classmethod
+    def replaced_by(cls, settings: Mapping[str, Any]) -> Sequence[str]:
+        """Where one encoder is both, a recipe's size of the generator goes."""
+        return ("generator_share", "generator_depth") if settings.get("sharing") == "all" else ()
 
     @property
     def share(self) -> float:

@@ -242,7 +242,10 @@ class PretrainingRequest:
         for_budget = dict(self.for_budget)
         if "mask_rate" in self.objective:
             for_budget.pop("final_mask_rate", None)
-        settings = {**self.recipe.objective_settings, **for_budget, **self.objective}
+        settings = {**self.recipe.objective_settings, **for_budget}
+        for name in OBJECTIVES[self.recipe.objective].replaced_by(self.objective):
+            settings.pop(name, None)  # the recipe's choice, which the user's leaves no room for
+        settings |= self.objective
         objective = objective_from(self.recipe.objective, settings).for_encoder(config)
         return {"name": self.recipe.objective, **objective.to_json()}
 
