@@ -27,9 +27,8 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_outputs_that_cannot_be(refuse: Refuse, tiny: Path, texts: Path, name: str, force: tuple[str, ...]) -> None:
     message = refuse("embed", "t.txt", "-m", tiny, "-o", name, *force, folder=texts)
-    assert message.startswith(
-        ("embed(): output must be the name" if name == "" else "/", name[:4], "The system refused: File name too long")
-    )
+    expected = "output must be the name" if name == "" else "too long" if len(name) > 255 else name
+    assert expected in message
     refuse("convert", "-m", tiny, "-o", name, *force, folder=texts)
 
 
