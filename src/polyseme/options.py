@@ -250,7 +250,7 @@ def check_types(function: str, arguments: inspect.BoundArguments) -> None:
     for name, value in arguments.arguments.items():
         parameter = arguments.signature.parameters[name]
         wrong = wrong_type(value, str(parameter.annotation))
-        if value == "" and "AnyPath" in str(parameter.annotation):
+        if isinstance(value, str) and not value and "AnyPath" in str(parameter.annotation):
             wrong = "must be the name of a file or folder, and is empty. Name one, or leave it out."
         if wrong is not None:
             error = OptionError if parameter.kind is inspect.Parameter.KEYWORD_ONLY else InputError

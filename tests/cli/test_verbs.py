@@ -207,6 +207,7 @@ SOME_VALUE = {
     "dropout": 0.35,
     "seeds": 27,
     "max_pieces": 28,
+    "max_text_bytes": 1000,
     "evaluations": 29,
     "cache": "vectors",
     "checkpoint_seconds": 30.5,
