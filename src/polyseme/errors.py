@@ -5,6 +5,7 @@
     ├── OutputError             an output cannot be written
     ├── OptionError             an option or argument has a value it cannot have
     ├── ModelError              a model folder, its config, weights or tokenizer is not in order
+    ├── ClusterError            a cluster of machines is not there, or cannot do the work
     └── MissingPackageError     an optional package is not installed
 
 Anything unusual that is no error (unknown, repaired or left out) is reported once as a `PolysemeWarning`.
@@ -82,6 +83,10 @@ class OptionError(PolysemeError):
 
 class ModelError(PolysemeError):
     """A model's folder, config, weights or tokenizer is not in order."""
+
+
+class ClusterError(PolysemeError):
+    """A cluster of machines is not there, or cannot do the work."""
 
 
 class MissingPackageError(PolysemeError, ImportError):

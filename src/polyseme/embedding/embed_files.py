@@ -22,7 +22,7 @@ from polyseme.embedding.side_by_side import WordEmbedder
 from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import Storage
-from polyseme.files.chunked_job import Chunk, Job, Shards, by_characters, run_job
+from polyseme.files.chunked_job import Chunk, Job, Shards, Workers, by_characters, run_job
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import OWN, Fitter, Per, Store, VectorWriter, format_of, opened, read_vectors
@@ -72,21 +72,13 @@ class _VectorChunks(Storage[Embedded]):
         """Nothing depends on the first chunk."""
 
 
-def embed_files(
-    embedder: WordEmbedder,
-    sources: Sources,
-    target: Target,
-    *,
-    reading: Mapping[str, Any] | None = None,
-    settings: Callable[[], Mapping[str, Any]] = dict,
-    progress: Progress | None = None,
-    started: float | None = None,
-) -> Cost:
-    """Embed every word of some files and write the vectors; what it cost, since it was `started`, is returned.
+def embedding_job(
+    embedder: WordEmbedder, target: Target, settings: Callable[[], Mapping[str, Any]] = dict
+) -> Job[tuple[Document, Any], Embedded]:
+    """What is done with rows.
 
     `settings` gives all that decides the result; it is called only if the input is long enough to be resumed.
     """
-    started = time.perf_counter() if started is None else started
     own = LONG_OWN if target.long else OWN
     own_fitter = Fitter(per=target.per, store=target.store, own=own)
 
@@ -103,7 +95,7 @@ def embed_files(
         fitter = Fitter(per=target.per, as_bits=True, own=own) if from_storage else own_fitter
         return opened(path, format, fitter, force=force, provenance=target.provenance, per=target.per)
 
-    job = Job(
+    return Job(
         noun="texts",
         ends_chunk=by_characters() if embedder.carried is None else by_characters(_ends_batch()),
         prepare=prepare,
@@ -116,8 +108,24 @@ def embed_files(
         before_first=embedder.prepare,
         shards=None if target.shard_rows is None else Shards(target.shard_rows, f".{target.shard_format}"),
     )
+
+
+def embed_files(
+    embedder: WordEmbedder,
+    sources: Sources,
+    target: Target,
+    *,
+    reading: Mapping[str, Any] | None = None,
+    settings: Callable[[], Mapping[str, Any]] = dict,
+    progress: Progress | None = None,
+    started: float | None = None,
+    workers: Workers | None = None,
+) -> Cost:
+    """Embed every word of some files and write the vectors; what it cost, since it was `started`, is returned."""
+    started = time.perf_counter() if started is None else started
+    job = embedding_job(embedder, target, settings)
     with read_rows(sources, **(reading or {}), sentences=split_sentences) as rows:
-        run_job(job, rows, target.output, force=target.force, progress=progress)
+        run_job(job, rows, target.output, force=target.force, progress=progress, workers=workers)
     embedder.warn_unread()
     if embedder.tally.wordless and target.per == "text":
         warn_wordless(embedder.tally.wordless)

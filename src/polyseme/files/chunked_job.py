@@ -6,6 +6,8 @@ one is at work; it is read by the thread that asks for it, so that an interrupt 
 Of input of several chunks each is stored whole in a folder beside the output (`chunk_spool`) until all are there, so
 that work which was stopped can be resumed, and ends as if it had never stopped. What cannot be read twice (standard
 input, pipes), or is a single chunk, goes straight to the output.
+
+`Workers` compute and store chunks in other processes (`cluster`). The chunks are the same, and so is the output.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from polyseme.cost import Tally
-from polyseme.errors import InputError, PolysemeWarning
-from polyseme.files.atomic import AnyPath, Kind, explained, whole_file, whole_folder
+from polyseme.errors import InputError, OptionError, PolysemeWarning
+from polyseme.files.atomic import AnyPath, explained, whole_file, whole_folder
+from polyseme.files.chunk_assembly import Assembly
 from polyseme.files.chunk_spool import ChunkRecord, Spool, Storage, open_spool
 from polyseme.files.rows import Row
 from polyseme.files.unfinished_folder import finish, leftover_work
@@ -75,7 +78,9 @@ class Chunk(Generic[Unit]):
     """The rows as the job works on them; none if an earlier run has stored the chunk."""
     digest: str = ""
     record: ChunkRecord | None = None
-    """What an earlier run has stored of it."""
+    """What is stored of it."""
+    resumed: bool = False
+    """Whether an earlier run has stored it."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,18 @@ class Job(Generic[Unit, Result]):
     shards: Shards | None = None
 
 
+class Workers(Protocol):
+    """Other processes, here or elsewhere, that have the same job."""
+
+    def store(
+        self, chunks: Generator[Chunk[Any], None, None], folder: Path, settings: Mapping[str, Any]
+    ) -> Generator[Chunk[Any], None, None]:
+        """The chunks, in their order, each with its record; those without one are computed and stored in the folder.
+
+        What a worker finds to differ from the `settings` is refused.
+        """
+
+
 def every(n_rows: int) -> Callable[[], Callable[[Row], bool]]:
     """Chunks of so many rows."""
 
@@ -169,13 +186,21 @@ def row_chunks(rows: Iterable[Row], ends: Callable[[Row], bool] | None = None) -
 
 
 def run_job(
-    job: Job[Unit, Result], rows: Rows, output: AnyPath, *, force: bool = False, progress: Progress | None
+    job: Job[Unit, Result],
+    rows: Rows,
+    output: AnyPath,
+    *,
+    force: bool = False,
+    progress: Progress | None,
+    workers: Workers | None = None,
 ) -> None:
-    """See the work through to the output."""
+    """See the work through to the output, in this process or by `workers`."""
+    if workers is not None:
+        _refuse_unshared(job, rows)
     report = _Report(progress, rows.total)
     chunks, n_known = _chunks(job, rows)
-    if n_known > 1 and rows.total is not None and job.can_resume:
-        _through_spool(job, chunks, output, force, report)
+    if workers is not None or (n_known > 1 and rows.total is not None and job.can_resume):
+        _through_spool(job, chunks, output, force, report, workers)
         return
     with (
         leftover_work(output, job.settings, noun="output", force=force),
@@ -233,23 +258,47 @@ class _Lines:
 # --- with an earlier run's chunks -------------------------------------------------------------------------------------
 
 
+def _refuse_unshared(job: Job[Any, Any], rows: Rows) -> None:
+    if rows.total is None:
+        raise OptionError(
+            f"Workers of Ray need {job.noun} that can be read twice, and {rows.name} cannot. Name a file."
+        )
+    if not job.can_resume:
+        raise OptionError(
+            f"With these options the result of a text depends on the {job.noun} before it, so that workers cannot "
+            "share them. Leave out --ray (ray=…), or the option (carry_state, pool_uses)."
+        )
+
+
 def _through_spool(
-    job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], output: AnyPath, force: bool, report: _Report
+    job: Job[Unit, Result],
+    chunks: Iterator[Chunk[Unit]],
+    output: AnyPath,
+    force: bool,
+    report: _Report,
+    workers: Workers | None,
 ) -> None:
     """Chunks to a spool, those of an earlier run left as they are, and all of them to the output."""
     n_resumed = 0
     job.before_first()
-    with open_spool(output, job.settings(), job.storage, force=force) as spool:
-        assembly = _Assembly(job, spool, output, force)
-        with closing(_ahead(chunks, lambda each: _looked_up(job, each, spool))) as ready:
-            for chunk in ready:
-                if chunk.record is None:
-                    record = _stored(job, chunk, spool, report)
-                else:
-                    record = chunk.record
+    settings = job.settings()
+    with open_spool(output, settings, job.storage, force=force) as spool:
+        assembly = Assembly(job, spool, output, force)
+        if workers is None:
+            stored = _stored_in_turn(job, chunks, spool, report)
+        else:
+            stored = workers.store(_ahead(chunks, lambda each: _known(job, each, spool)), spool.folder, settings)
+        with closing(stored):
+            for chunk in stored:
+                record = _present(chunk.record)
+                if chunk.resumed:
                     n_resumed += record.rows
                     job.tally.add(record.tally)
                     report.resumed(chunk.read_until)
+                else:
+                    if workers is not None:
+                        job.tally.add(replace(record.tally, seconds=0.0))  # they count as they pass here
+                    report.until(chunk.read_until)
                 spool.add(chunk.number, record)
                 assembly.advance()
         if n_resumed:
@@ -259,66 +308,35 @@ def _through_spool(
         assembly.finish()
 
 
-def _stored(job: Job[Unit, Result], chunk: Chunk[Unit], spool: Spool[Result], report: _Report) -> ChunkRecord:
+def _stored_in_turn(
+    job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], spool: Spool[Result], report: _Report
+) -> Generator[Chunk[Unit], None, None]:
+    """Chunks with their records, by this process."""
+
+    def looked_up(chunk: Chunk[Unit]) -> Chunk[Unit]:
+        return chunk if _known(job, chunk, spool).record is not None else _prepared(job, chunk)
+
+    with closing(_ahead(chunks, looked_up)) as ready:
+        for chunk in ready:
+            if chunk.record is None:
+                chunk.record = store_chunk(job, chunk, spool, report.of(chunk.read_until))
+            yield chunk
+
+
+def store_chunk(
+    job: Job[Unit, Result], chunk: Chunk[Unit], spool: Spool[Result], on_batch: OnBatch = lambda done, total: None
+) -> ChunkRecord:
+    """Compute a chunk that is prepared, and store it whole."""
     before, started = job.tally.copy(), time.perf_counter()
-    results = _computed(job, chunk, report)
+    results = job.compute(chunk, on_batch)
     tally = job.tally.since(before)
     tally.seconds = time.perf_counter() - started
     return spool.save(chunk.number, results, n_rows=len(chunk.rows), input=chunk.digest, tally=tally)
 
 
-class _Assembly(Generic[Result]):
-    """Puts the output together from the whole chunks of a spool as it grows: one file, or a folder of shards."""
-
-    def __init__(self, job: Job[Any, Result], spool: Spool[Result], output: AnyPath, force: bool) -> None:
-        self._job = job
-        self._spool = spool
-        self._output = output
-        self._force = force
-        self._n_shards = 0
-        self._folder = spool.folder / "shards"
-        if job.shards is not None:
-            with explained(self._folder):
-                self._folder.mkdir(exist_ok=True)
-            while spool.has_shard(self._folder / job.shards.name(self._n_shards)):
-                self._n_shards += 1
-            spool.n_sharded = self._n_shards * job.shards.rows
-
-    def advance(self) -> None:
-        """Make the shards whose results are all there."""
-        shards = self._job.shards
-        if shards is None:
-            return
-        while self._spool.n_results >= (self._n_shards + 1) * shards.rows:
-            self._make_shard(shards)
-        self._spool.drop_until(self._n_shards * shards.rows)
-
-    def finish(self) -> None:
-        """All results are there: complete the output, and give it its name."""
-        shards, n_results = self._job.shards, self._spool.n_results
-        kind: Kind = "file"
-        if shards is None:
-            name = f"whole{Path(self._output).suffix.lower()}"
-            self._make(self._spool.folder / name, 0, n_results)
-        else:
-            name, kind = self._folder.name, "folder"
-            if n_results > self._n_shards * shards.rows:
-                self._make_shard(shards)
-        finish(self._spool.folder, name, self._output, kind=kind, force=self._force)
-
-    def _make_shard(self, shards: Shards) -> None:
-        first = self._n_shards * shards.rows
-        stop = min(first + shards.rows, self._spool.n_results)
-        path = self._folder / shards.name(self._n_shards)
-        self._make(path, first, stop)
-        self._spool.keep_shard(path)
-        self._n_shards += 1
-
-    def _make(self, path: Path, first: int, stop: int) -> None:
-        with self._job.open_output(path, True, True) as writer:
-            for results in self._spool.results(first, stop):
-                writer.write(results)
-                del results  # or the next are read while these are still held
+def _present(record: ChunkRecord | None) -> ChunkRecord:
+    assert record is not None, "a chunk that is stored has a record"
+    return record
 
 
 # --- chunks -------------------------------------------------------------------------------------------------------
@@ -370,12 +388,13 @@ def _prepared(job: Job[Unit, Any], chunk: Chunk[Unit]) -> Chunk[Unit]:
     return chunk
 
 
-def _looked_up(job: Job[Unit, Result], chunk: Chunk[Unit], spool: Spool[Result]) -> Chunk[Unit]:
-    """A chunk with what an earlier run has stored of it, or else prepared."""
+def _known(job: Job[Unit, Result], chunk: Chunk[Unit], spool: Spool[Result]) -> Chunk[Unit]:
+    """A chunk with what an earlier run has stored of it, if it has."""
     content = json.dumps([job.digest(row) for row in chunk.rows], default=str)
     chunk.digest = hashlib.sha256(content.encode()).hexdigest()
     chunk.record = spool.whole(chunk.number, chunk.first, chunk.digest)
-    return chunk if chunk.record is not None else _prepared(job, chunk)
+    chunk.resumed = chunk.record is not None
+    return chunk
 
 
 def _computed(job: Job[Unit, Result], chunk: Chunk[Unit], report: _Report) -> Sequence[Result]:

@@ -15,7 +15,7 @@ from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.files.chunk_spool import JsonLines
-from polyseme.files.chunked_job import Chunk, Job, Rows, by_characters, results_of, row_digest, run_job
+from polyseme.files.chunked_job import Chunk, Job, Rows, Workers, by_characters, results_of, row_digest, run_job
 from polyseme.files.rows import Row
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.scoring.score_formats import FORMATS, By, ScoreFormat
@@ -53,27 +53,26 @@ def check_scores_output(
     check_output(output, force=force, inputs=inputs)
 
 
-def score_files(
+def scoring_job(
     scorer: Scorer,
-    rows: Rows,
     output: AnyPath | None,
     *,
     by: By,
     settings: Callable[[], Mapping[str, Any]],
     marked: bool = False,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> tuple[Totals, list[Scored]]:
-    """Score every text of what is read; their sum, and the texts with their scores where there is no output.
+    name: str = "",
+    sums: list[Totals] | None = None,
+) -> Job[_Unit, Any]:
+    """What is done with rows, which messages call `name`; what is written is added up in `sums`, a list of one.
 
     `settings` gives all that decides the result; it is called only if the input is long enough to be resumed. With
     `marked`, only the span in brackets of each text has scores.
     """
-    sums = [Totals()]
+    sums = [Totals()] if sums is None else sums
 
     def refuse_nothing() -> None:
         if scorer.tally.wordless == scorer.tally.documents:
-            raise InputError(f"{rows.name} has no word in any text: there is nothing to score.")
+            raise InputError(f"{name} has no word in any text: there is nothing to score.")
 
     def compute(chunk: Chunk[_Unit], on_batch: OnBatch) -> list[Scored]:
         sources = [source for _, source in chunk.units if source is not None]
@@ -95,7 +94,7 @@ def score_files(
                 raise
             writer.sink.finish(sums[0])
 
-    job: Job[_Unit, Any] = Job(
+    return Job(
         noun="texts",
         ends_chunk=by_characters(),
         prepare=lambda rows: [_unit(row, marked=marked) for row in rows],
@@ -108,10 +107,27 @@ def score_files(
         before_first=scorer.method.prepare,
         before_finish=refuse_nothing,
     )
+
+
+def score_files(
+    scorer: Scorer,
+    rows: Rows,
+    output: AnyPath | None,
+    *,
+    by: By,
+    settings: Callable[[], Mapping[str, Any]],
+    marked: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+    workers: Workers | None = None,
+) -> tuple[Totals, list[Scored]]:
+    """Score every text of what is read; their sum, and the texts with their scores where there is no output."""
+    sums = [Totals()]
+    job = scoring_job(scorer, output, by=by, settings=settings, marked=marked, name=rows.name, sums=sums)
     if output is None:
         scored = [each for chunk in results_of(job, rows, progress) for each in chunk]
         return totals(scored), scored
-    run_job(job, rows, output, force=force, progress=progress)
+    run_job(job, rows, output, force=force, progress=progress, workers=workers)
     return sums[0], []
 
 

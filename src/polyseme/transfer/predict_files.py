@@ -10,7 +10,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.extras import later
 from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.chunk_spool import JsonLines
-from polyseme.files.chunked_job import Job, Writer, every, results_of, run_job
+from polyseme.files.chunked_job import Job, Workers, Writer, every, results_of, run_job
 from polyseme.files.field_names import ColumnNames
 from polyseme.files.reading_options import ALL
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import Reading
 from polyseme.files.source_paths import Sources
 from polyseme.heads.head_config import HeadConfig
+from polyseme.tasks.encoder_rows import RowTally
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Judgment, Prediction
 from polyseme.tasks.kinds import KINDS
@@ -59,12 +60,16 @@ class Predictor:
         self.tally.documents += len(items)
         by_model: list[list[Judgment]] = []
         for model in (self.model, *self.others):
+            read = _counted(model)
             prepared = prepare(model, items, learning=False)
             by_model.append(judge(model, prepared, autocast=autocast(model.device, bf16=self.bf16)))
             if model is self.model:
                 self.tally.words += (self._words_read - before) or prepared.n_words
             self.tally.pieces += prepared.n_pieces
             self.tally.flops += prepared.forward_flops(model)
+            for name, count in _counted(model).items():
+                key = f"{len(by_model)} {name}"
+                self.tally.sums[key] = self.tally.sums.get(key, 0.0) + count - read[name]
         judgments = by_model[0]
         if self.others:
             judgments = [kind.joined(config, each) for each in zip(*by_model, strict=True)]
@@ -86,13 +91,21 @@ class Predictor:
         return 0 if self.model.row_maker is None else self.model.row_maker.tally.words
 
     def notes(self) -> list[str]:
-        """Notes on what was cut or not known."""
-        makers = [model.row_maker for model in (self.model, *self.others)]
-        notes = [note for maker in makers if maker is not None for note in maker.tally.notes(maker.max_pieces)]
-        return list(dict.fromkeys(notes))
+        """Notes on what was cut or not known, by whichever process it was read."""
+        notes: dict[str, None] = {}
+        for number, model in enumerate((self.model, *self.others), start=1):
+            counts = {name: int(self.tally.sums.get(f"{number} {name}", 0)) for name in _counted(model)}
+            if model.row_maker is not None:
+                notes |= dict.fromkeys(RowTally(**counts).notes(model.row_maker.max_pieces))
+        return list(notes)
 
     def cost(self, seconds: float) -> Cost:
         return self.tally.cost(seconds, self.model.device)
+
+
+def _counted(model: TaskModel) -> dict[str, int]:
+    """What a model has counted of the texts that it read."""
+    return {} if model.row_maker is None else asdict(model.row_maker.tally)
 
 
 class _Stored(JsonLines):
@@ -101,6 +114,39 @@ class _Stored(JsonLines):
 
     def load(self, path: Path) -> Iterator[Prediction]:
         return map(Prediction.from_json, super().load(path))
+
+
+def predicting_job(
+    predictor: Predictor,
+    output: AnyPath | None,
+    *,
+    fields: Sequence[str],
+    columns: Columns,
+    settings: Callable[[], Mapping[str, Any]],
+) -> Job[Item, Prediction]:
+    """What is done with rows; `fields` are those to keep."""
+    config = predictor.model.head.config
+    fields = tuple(fields)
+
+    @contextmanager
+    def open_output(path: AnyPath, force: bool, from_storage: bool) -> Iterator[Writer[Prediction]]:
+        with (
+            whole_file(path, force=force) as unfinished,
+            explained(path),
+            writer_for(unfinished, config, fields=fields, name=Path(output or path).name) as writer,
+        ):
+            yield writer
+
+    return Job(
+        noun="texts",
+        ends_chunk=every(CHUNK_TEXTS),
+        prepare=lambda rows: [columns.item(row, fields, KINDS[config.kind]) for row in rows],
+        compute=lambda chunk, on_batch: predictor(chunk.units),
+        tally=predictor.tally,
+        open_output=open_output,
+        storage=_Stored(),
+        settings=settings,
+    )
 
 
 def predict_files(
@@ -113,34 +159,15 @@ def predict_files(
     settings: Callable[[], Mapping[str, Any]],
     force: bool = False,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> list[Prediction]:
     """Predict for every text of some files; the predictions are returned where there is no output."""
     config = predictor.model.head.config
-    fields = tuple(reading.get("fields", ()))
-
-    @contextmanager
-    def open_output(path: AnyPath, force: bool, from_storage: bool) -> Iterator[Writer[Prediction]]:
-        with (
-            whole_file(path, force=force) as unfinished,
-            explained(path),
-            writer_for(unfinished, config, fields=fields, name=Path(output or path).name) as writer,
-        ):
-            yield writer
-
-    job = Job(
-        noun="texts",
-        ends_chunk=every(CHUNK_TEXTS),
-        prepare=lambda rows: [columns.item(row, fields, KINDS[config.kind]) for row in rows],
-        compute=lambda chunk, on_batch: predictor(chunk.units),
-        tally=predictor.tally,
-        open_output=open_output,
-        storage=_Stored(),
-        settings=settings,
-    )
+    job = predicting_job(predictor, output, fields=reading.get("fields", ()), columns=columns, settings=settings)
     with rows_of_inputs(config, sources, reading, columns) as rows:
         if output is None:
             return [each for chunk in results_of(job, rows, progress) for each in chunk]
-        run_job(job, rows, output, force=force, progress=progress)
+        run_job(job, rows, output, force=force, progress=progress, workers=workers)
         return []
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from polyseme import __version__
 from polyseme.cost import Cost
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import AnyPath
+from polyseme.files.chunked_job import Workers
 from polyseme.files.in_memory import Inputs, described
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import Prediction
@@ -42,38 +44,50 @@ def predict_inputs(
     force: bool = False,
     progress: Progress | None = None,
     started: float | None = None,
+    workers: Callable[[Columns], Workers | None] | None = None,
 ) -> Judged:
     """Predict for every text of inputs; `card` is what the model's folder says of its task.
 
-    `others` are models that answer together with the first.
+    `others` are models that answer together with the first. `workers` makes those that do the work, where they do.
     """
     started = time.perf_counter() if started is None else started
     predictor = Predictor(model, others, bf16=bf16)
     inputs, columns = _columns_of(model, card, inputs, columns, reading)
-
-    def settings() -> dict[str, Any]:
-        """Everything that decides the result."""
-        return {
-            "model": " ".join(map(weights_digest, (model, *others))),
-            "input": described(inputs),
-            **reading,
-            "field": columns.field,
-            "second": columns.second,
-            "choices": list(columns.choices),
-            "marks": columns.marks,
-            "first_span": columns.first_span,
-            "second_span": columns.second_span,
-            "dtype": "bf16" if bf16 else "fp32" if model.precision == "own" else model.precision,
-            "device": model.device.type,
-            "polyseme": __version__,
-        }
-
     predictions = predict_files(
-        predictor, inputs, output, reading=reading, columns=columns, settings=settings, force=force, progress=progress
+        predictor,
+        inputs,
+        output,
+        reading=reading,
+        columns=columns,
+        settings=partial(predict_settings, predictor, inputs, columns, reading),
+        force=force,
+        progress=progress,
+        workers=None if workers is None else workers(columns),
     )
     for note in predictor.notes():
         warnings.warn(f"{note}.", PolysemeWarning, stacklevel=4)
     return Judged(predictions, predictor.cost(time.perf_counter() - started))
+
+
+def predict_settings(
+    predictor: Predictor, inputs: Inputs, columns: Columns, reading: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything that decides the result."""
+    model = predictor.model
+    return {
+        "model": " ".join(map(weights_digest, (model, *predictor.others))),
+        "input": described(inputs),
+        **reading,
+        "field": columns.field,
+        "second": columns.second,
+        "choices": list(columns.choices),
+        "marks": columns.marks,
+        "first_span": columns.first_span,
+        "second_span": columns.second_span,
+        "dtype": "bf16" if predictor.bf16 else "fp32" if model.precision == "own" else model.precision,
+        "device": model.device.type,
+        "polyseme": __version__,
+    }
 
 
 def read_items(

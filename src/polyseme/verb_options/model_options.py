@@ -96,6 +96,19 @@ class ForceOption(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RayOption(Options):
+    """Whether the workers of a Ray cluster do the work."""
+
+    ray: str | None = option(
+        None,
+        "Cluster of Ray whose workers share the work, one for each processor or GPU: host:port, ray://host:port, auto "
+        "(the one that this machine is part of), local (this machine's processors), local:N. The output is the same.",
+        "ADDRESS",
+        default="this process does it",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class CostOption(Options):
     """What energy and devices cost."""
 

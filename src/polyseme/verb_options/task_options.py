@@ -18,6 +18,7 @@ from polyseme.verb_options.model_options import (
     CostOption,
     DeviceOption,
     ForceOption,
+    RayOption,
     model_option,
 )
 from polyseme.verb_options.pretraining_options import SCHEDULES
@@ -311,7 +312,7 @@ class BenchmarkOptions(ItemLimits, FinetuneRunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(ReadingOptions, DeviceOption, ForceOption):
+class PredictOptions(ReadingOptions, DeviceOption, RayOption, ForceOption):
     """What `predict` takes."""
 
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))

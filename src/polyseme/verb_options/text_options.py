@@ -19,6 +19,7 @@ from polyseme.verb_options.model_options import (
     DeviceOptions,
     ForceOption,
     LoadOptions,
+    RayOption,
     model_option,
 )
 
@@ -189,7 +190,7 @@ class GenerateTextsOptions(DecodingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, ForceOption):
+class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, RayOption, ForceOption):
     """What `score` takes."""
 
     model: AnyPath | Model | None = model_option("score")

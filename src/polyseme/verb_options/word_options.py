@@ -18,6 +18,7 @@ from polyseme.verb_options.model_options import (
     DeviceOptions,
     ForceOption,
     LayerOptions,
+    RayOption,
     StackOption,
 )
 
@@ -70,7 +71,7 @@ class ModelEmbedderOptions(EmbedderOptions, PerOptions, BatchOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedOptions(EmbedderOptions, PerOptions, ReadingOptions, ComputeOptions, ForceOption):
+class EmbedOptions(EmbedderOptions, PerOptions, ReadingOptions, ComputeOptions, RayOption, ForceOption):
     """What `embed` takes."""
 
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))

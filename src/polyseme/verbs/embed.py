@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyseme import __version__
 from polyseme.api import AnyPath, Model, folder_of, load
@@ -20,7 +20,7 @@ from polyseme.embedding.side_by_side import SideBySide, WordEmbedder, named_mode
 from polyseme.errors import OptionError
 from polyseme.files import chunked_job
 from polyseme.files.atomic import Kind, check_output
-from polyseme.files.in_memory import described, inputs_of, names_of
+from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
 from polyseme.files.reading_options import ALL, ReadingOptions
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vector_files import Store, format_of, is_shard
@@ -28,6 +28,7 @@ from polyseme.files.vectors_long import check_numbers, fields_among, is_long, lo
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.verb_options.word_options import EmbedOptions, ModelEmbedderOptions
+from polyseme.verbs.on_cluster import check_workers, workers_of
 
 
 @flat(EmbedOptions)
@@ -39,6 +40,35 @@ def embed(options: EmbedOptions) -> Cost:
     started = time.perf_counter()
     inputs = inputs_of(options.sources)
     _check_output(names_of(inputs), options)
+    work = _work(options, inputs)
+    return job.embed_files(
+        work.models.embedder,
+        inputs,
+        work.target,
+        reading=work.reading,
+        settings=work.settings,
+        progress=options.progress,
+        started=started,
+        workers=workers_of(options, worker_job, work.models.embedder.device),
+    )
+
+
+def worker_job(options: EmbedOptions) -> chunked_job.Job[Any, Any]:
+    """The job of a process that is given rows."""
+    work = _work(options, [])
+    return job.embedding_job(work.models.embedder, work.target, work.settings)
+
+
+class _Work(NamedTuple):
+    """What options come to."""
+
+    models: _Models
+    target: job.Target
+    reading: Mapping[str, Any]
+    settings: Callable[[], Mapping[str, Any]]
+
+
+def _work(options: EmbedOptions, inputs: Inputs) -> _Work:
     long = options.long or is_long(options.output)
     columns = (options.columns,) if isinstance(options.columns, str) else tuple(options.columns)
     reading = options.values(ReadingOptions)
@@ -85,9 +115,7 @@ def embed(options: EmbedOptions) -> Cost:
         force=options.force,
         provenance=provenance,
     )
-    return job.embed_files(
-        embedder, inputs, target, reading=reading, settings=settings, progress=options.progress, started=started
-    )
+    return _Work(models, target, reading, settings)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,6 +187,7 @@ def _several(model: Model | AnyPath | None) -> list[tuple[str, str | None]] | No
 def _check_output(sources: Sequence[str], options: EmbedOptions) -> None:
     """Refuse, before the model is loaded, what could not be written."""
     check_per(options.per)
+    check_workers(options)
     job.check_shards(options.shard_rows, options.shard_format, options.store)
     clear_up(options.output)
     kind: Kind = "file" if options.shard_rows is None else "folder"

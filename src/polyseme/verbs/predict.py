@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from polyseme.api import AnyPath, Model
 from polyseme.cost import Cost
 from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import check_output
+from polyseme.files.chunked_job import Job
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.unfinished_folder import clear_up
@@ -18,11 +20,12 @@ from polyseme.parts.device import find_device
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.tasks.kind import Prediction, predictions_table
 from polyseme.transfer.predict_columns import Columns
-from polyseme.transfer.predict_files import check_predictions_output
-from polyseme.transfer.predict_inputs import predict_inputs
+from polyseme.transfer.predict_files import Predictor, check_predictions_output, predicting_job
+from polyseme.transfer.predict_inputs import predict_inputs, predict_settings
 from polyseme.transfer.task_ensemble import load_task_models, model_names
 from polyseme.transfer.task_model import TaskModel
 from polyseme.verb_options.task_options import PredictOptions
+from polyseme.verbs.on_cluster import check_workers, workers_of
 
 TASK_DTYPES = ("auto", "fp32", "bf16", "int8")
 """What task models compute in."""
@@ -54,6 +57,7 @@ def predict(options: PredictOptions) -> Predicted:
     """
     started = time.perf_counter()
     output, dtype = options.output, options.dtype
+    check_workers(options)
     inputs = inputs_of(options.sources)
     if output is not None:
         clear_up(output)
@@ -73,8 +77,18 @@ def predict(options: PredictOptions) -> Predicted:
         force=options.force,
         progress=options.progress,
         started=started,
+        workers=lambda columns: workers_of(options, partial(worker_job, columns), loaded.device),
     )
     return Predicted(predictions=judged.predictions, kind=loaded.config.kind, cost=judged.cost)
+
+
+def worker_job(columns: Columns, options: PredictOptions) -> Job[Any, Any]:
+    """The job of a process that is given rows, with the columns that the input has."""
+    [model, *others], _ = task_models_of(options.model, options.device, options.dtype)
+    predictor, reading = Predictor(model, others, bf16=options.dtype == "bf16"), options.values(ReadingOptions)
+    settings = partial(predict_settings, predictor, [], columns, reading)
+    fields = reading["fields"]
+    return predicting_job(predictor, options.output, fields=fields, columns=columns, settings=settings)
 
 
 def task_models_of(model: AnyPath | Model, device: str, dtype: str) -> tuple[list[TaskModel], dict[str, Any]]:

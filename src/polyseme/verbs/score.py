@@ -7,14 +7,15 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import load
+from polyseme.api import Model, load
 from polyseme.cost import Cost
 from polyseme.errors import OptionError
 from polyseme.files import chunked_job
-from polyseme.files.in_memory import described, inputs_of, names_of
+from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import read_rows
 from polyseme.options import flat
@@ -23,12 +24,14 @@ from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.scoring.any_order import parse_order
 from polyseme.scoring.neural_cache import neural_cache_of
 from polyseme.scoring.pseudo_likelihood import check_hide
-from polyseme.scoring.score_files import SourcedRows, check_scores_output, score_files
+from polyseme.scoring.score_files import SourcedRows, check_scores_output, score_files, scoring_job
 from polyseme.scoring.score_formats import check_by
+from polyseme.scoring.scorer import Scorer
 from polyseme.scoring.text_scores import Scored, Totals, scores_table, shaded_html
 from polyseme.scoring.word_bounds import check_word_probability
 from polyseme.text.sentences import split_sentences
 from polyseme.verb_options.text_options import MaskOptions, ScoreOptions
+from polyseme.verbs.on_cluster import check_workers, workers_of
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -60,6 +63,7 @@ def score(options: ScoreOptions) -> Scores:
     """
     started = time.perf_counter()
     check_by(options.by)
+    check_workers(options)
     check_word_probability(options.word_probability)
     if options.word_probability == "corrected" and options.by in ("piece", "byte"):
         raise OptionError(f"The correction is of words; scores by {options.by} have none. Leave one of both out.")
@@ -73,8 +77,7 @@ def score(options: ScoreOptions) -> Scores:
     inputs = inputs_of(options.sources)
     if output is not None:
         check_scores_output(output, by=options.by, force=options.force, inputs=[*names_of(inputs), source])
-    loaded = load(model_or_default("score", options.model), device=options.device, dtype=options.dtype)
-    scorer = loaded.scorer(options, options.batch_pieces)
+    loaded, scorer = _loaded(options)
     if scorer.needs_source and source is None:
         raise OptionError(
             "The model reads a source and says how likely a text is given that. Name the file with the sources "
@@ -83,29 +86,7 @@ def score(options: ScoreOptions) -> Scores:
     if source is not None and not scorer.needs_source:
         raise OptionError(f"The model reads no source; it scores texts by themselves. Leave the source ({source}) out.")
     reading = {**options.values(ReadingOptions), "sentences": split_sentences}
-    source_field = options.field if options.source_field is None else options.source_field
-    of_source = {**reading, "field": source_field, "id_field": None, "fields": ()}
-
-    def settings() -> dict[str, Any]:
-        """Everything that decides the result."""
-        return {
-            "model": loaded.path,
-            **{f"the model's {part}": hash for part, hash in loaded.fingerprints().items()},
-            "how": scorer.description,
-            "by": options.by,
-            "marked": options.marked,
-            **options.values(MaskOptions),
-            "input": described(inputs),
-            "source": None if source is None else os.fspath(source),
-            "source_field": source_field,
-            **options.values(ReadingOptions),
-            "dtype": options.dtype,
-            "batch_pieces": options.batch_pieces,
-            "device": scorer.device.type,
-            "chunk_characters": chunked_job.CHUNK_CHARACTERS,
-            "polyseme": __version__,
-        }
-
+    of_source = {**reading, "field": _source_field(options), "id_field": None, "fields": ()}
     with (
         read_rows(inputs, **reading) as rows,
         nullcontext() if source is None else read_rows([os.fspath(source)], **of_source) as source_rows,
@@ -116,9 +97,10 @@ def score(options: ScoreOptions) -> Scores:
             output,
             by=options.by,
             marked=options.marked,
-            settings=settings,
+            settings=partial(_settings, options, loaded, scorer, inputs),
             force=options.force,
             progress=options.progress,
+            workers=workers_of(options, worker_job, scorer.device),
         )
     notes = scorer.notes()
     if scorer.tally.wordless:
@@ -127,3 +109,40 @@ def score(options: ScoreOptions) -> Scores:
         )
     cost = scorer.cost(time.perf_counter() - started)
     return Scores(method=scorer.description, totals=total, texts=scored, notes=notes, cost=cost)
+
+
+def worker_job(options: ScoreOptions) -> chunked_job.Job[Any, Any]:
+    """The job of a process that is given rows."""
+    loaded, scorer = _loaded(options)
+    settings = partial(_settings, options, loaded, scorer, [])
+    return scoring_job(scorer, options.output, by=options.by, marked=options.marked, settings=settings)
+
+
+def _loaded(options: ScoreOptions) -> tuple[Model, Scorer]:
+    loaded = load(model_or_default("score", options.model), device=options.device, dtype=options.dtype)
+    return loaded, loaded.scorer(options, options.batch_pieces)
+
+
+def _source_field(options: ScoreOptions) -> str | None:
+    return options.field if options.source_field is None else options.source_field
+
+
+def _settings(options: ScoreOptions, loaded: Model, scorer: Scorer, inputs: Inputs) -> dict[str, Any]:
+    """Everything that decides the result."""
+    return {
+        "model": loaded.path,
+        **{f"the model's {part}": hash for part, hash in loaded.fingerprints().items()},
+        "how": scorer.description,
+        "by": options.by,
+        "marked": options.marked,
+        **options.values(MaskOptions),
+        "input": described(inputs),
+        "source": None if options.source is None else os.fspath(options.source),
+        "source_field": _source_field(options),
+        **options.values(ReadingOptions),
+        "dtype": options.dtype,
+        "batch_pieces": options.batch_pieces,
+        "device": scorer.device.type,
+        "chunk_characters": chunked_job.CHUNK_CHARACTERS,
+        "polyseme": __version__,
+    }

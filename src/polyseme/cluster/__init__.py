@@ -1,0 +1,1 @@
+"""A job's chunks on the workers of a Ray cluster."""

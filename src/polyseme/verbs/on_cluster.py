@@ -1,0 +1,35 @@
+"""The option `ray` of the verbs that work row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from polyseme.api import Model
+from polyseme.cluster.ray_workers import RayWorkers, check_cluster
+from polyseme.errors import OptionError
+from polyseme.files.chunked_job import Job, Workers
+
+Given = TypeVar("Given")
+
+
+def check_workers(options: Any) -> None:
+    """Refuse, before a model is loaded, what workers cannot do, and a cluster that is not there."""
+    if options.ray is None:
+        return
+    if isinstance(options.model, Model):
+        raise OptionError("Workers load the model themselves. With ray=…, give the model by its name or folder.")
+    if str(options.device).startswith("cuda:"):
+        raise OptionError(f"Ray gives every worker a GPU of its own. Write --device cuda instead of {options.device}.")
+    check_cluster(options.ray, options.output)
+
+
+def workers_of(options: Given, make_job: Callable[[Given], Job[Any, Any]], device: Any) -> Workers | None:
+    """The workers that the options name, each of which makes the job of the same options; None: there are none."""
+    given: Any = options
+    if given.ray is None:
+        return None
+    without = replace(given, sources=(), progress=None, ray=None)
+    return RayWorkers(given.ray, partial(make_job, without), on_gpu=device.type == "cuda")
