@@ -14,7 +14,7 @@ import pytest
 
 import polyseme
 from polyseme.arrow_batches import EmbedBatches
-from polyseme.errors import InputError
+from polyseme.errors import InputError, PolysemeWarning
 from tiny_models import tiny_model
 
 TEXTS = ["Dawn broke.", "", "the vase, the vases! " * 9]
@@ -65,8 +65,16 @@ def test_what_cannot_be(tiny: Path) -> None:
         embed(pa.table({"texts": TEXTS}))
     with pytest.raises(InputError, match="a column 'vectors' already"):
         embed(pa.table({"text": TEXTS, "vectors": [1, 2, 3]}))
-    with pytest.raises(InputError, match="row 2 is a NoneType"):
-        embed(pa.table({"text": ["a", None]}))
+    with pytest.raises(InputError, match="row 1 is a int"):
+        embed(pa.table({"text": [1, 2]}))
+
+
+def test_a_null_is_an_empty_text_and_counted(tiny: Path) -> None:
+    embed = EmbedBatches(model=tiny, device="cpu")
+    with pytest.warns(PolysemeWarning, match="2 texts are null"):
+        made = embed(pa.table({"n": [1, 2, 3], "text": [None, "Dawn broke.", None]}))
+    assert [len(words) for words in made["words"].to_pylist()] == [0, 3, 0]
+    assert (made["n"].to_pylist(), embed.n_null) == ([1, 2, 3], 2)
 
 
 @pytest.mark.slow

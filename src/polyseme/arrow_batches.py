@@ -8,6 +8,7 @@ It pickles as its settings; each worker loads the model with its first batch.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ import pyarrow as pa
 from polyseme.api import load
 from polyseme.embedding.flow import Embedder
 from polyseme.embedding.row_documents import document_of
-from polyseme.errors import InputError, nearest
+from polyseme.errors import InputError, PolysemeWarning, nearest
 from polyseme.files.rows import Place, Row
 from polyseme.options import flat_method, option
 from polyseme.types import Embedded
@@ -46,6 +47,8 @@ class EmbedBatches:
     def __init__(self, options: EmbedBatchesOptions) -> None:
         """Keep the settings; the model is loaded with the first batch."""
         self.options = options
+        self.n_null = 0
+        """Texts so far that were null; each is read as an empty text, and has no words."""
 
     def __call__(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
         """One batch; pieces of different batches never run together."""
@@ -90,12 +93,18 @@ class EmbedBatches:
         return self.embedder.shape
 
     def _embed(self, contents: list[Any]) -> list[Embedded]:
-        documents = []
+        documents, n_null = [], 0
         for number, content in enumerate(contents, start=1):
             place = Place(f"column {self.options.field!r}", number, "row")
+            if content is None:
+                content, n_null = "", n_null + 1
             if not isinstance(content, (str, list)):
                 raise InputError(f"{place} is a {type(content).__name__}. It must be a text or a list of words.")
             documents.append(document_of(Row(content, str(number), place)))
+        self.n_null += n_null
+        if n_null:
+            texts = "1 text is" if n_null == 1 else f"{n_null:,} texts are"
+            warnings.warn(f"{texts} null and read as empty.", PolysemeWarning, stacklevel=3)
         return self.embedder(documents)
 
     def _columns(self, embedded: list[Embedded]) -> dict[str, pa.Array]:

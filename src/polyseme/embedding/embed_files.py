@@ -124,7 +124,7 @@ def embed_files(
     """Embed every word of some files and write the vectors; what it cost, since it was `started`, is returned."""
     started = time.perf_counter() if started is None else started
     job = embedding_job(embedder, target, settings)
-    with read_rows(sources, **(reading or {}), sentences=split_sentences) as rows:
+    with read_rows(sources, **(reading or {}), null_is_empty=True, sentences=split_sentences) as rows:
         run_job(job, rows, target.output, force=target.force, progress=progress, workers=workers)
     embedder.warn_unread()
     if embedder.tally.wordless and target.per == "text":

@@ -1,4 +1,4 @@
-"""Rows that cannot be read, where they are to be left out: each is reported, and at the end how many there were."""
+"""Rows that cannot be read, where they are to be left out; and texts that are null, where they are read as empty."""
 
 from __future__ import annotations
 
@@ -37,3 +37,16 @@ class BadRows:
         if self.count:
             rows = "1 row was" if self.count == 1 else f"{self.count:,} rows were"
             warnings.warn(f"{rows} skipped, as reported above.", PolysemeWarning, stacklevel=2)
+
+
+class NullTexts:
+    """Counts texts that are null."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def summary(self) -> None:
+        """Report how many there were, if any."""
+        if self.count:
+            texts = "1 text is null and was" if self.count == 1 else f"{self.count:,} texts are null and were"
+            warnings.warn(f"{texts} read as empty.", PolysemeWarning, stacklevel=2)

@@ -31,7 +31,7 @@ from polyseme.files.atomic import AnyPath, explained, whole_file, whole_folder
 from polyseme.files.chunk_assembly import Assembly
 from polyseme.files.chunk_spool import ChunkRecord, Spool, Storage, open_spool
 from polyseme.files.rows import Row
-from polyseme.files.unfinished_folder import finish, leftover_work
+from polyseme.files.unfinished_folder import leftover_work
 from polyseme.types import OnBatch, Progress
 
 CHUNK_CHARACTERS = 1 << 19

@@ -16,7 +16,7 @@ from polyseme.files.source import LONGEST
 from polyseme.options import Options, check_choice, doc, option
 
 if TYPE_CHECKING:
-    from polyseme.files.bad_rows import BadRows
+    from polyseme.files.bad_rows import BadRows, NullTexts
     from polyseme.files.source_paths import Sources
 
 Words = Literal["syntactic", "surface"]
@@ -143,6 +143,8 @@ class RowRequest(ReadingOptions):
     sentences: Sentences | None = option(None, "What finds the sentences of a line, where they are texts.")
     file: str = option("", "Name that goes before the number of a row; set for each of several files.")
     bad_rows: BadRows | None = option(None, "Where rows that are skipped are reported; set where they are.")
+    null_is_empty: bool = option(False, "Read a null in the place of a text as an empty text, and report how many.")
+    null_texts: NullTexts | None = option(None, "Where such nulls are counted; set where they are.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

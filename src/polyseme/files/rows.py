@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from polyseme.errors import Advice, InputError, OptionError, nearest
-from polyseme.files.bad_rows import BadRows
+from polyseme.files.bad_rows import BadRows, NullTexts
 from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS, FIELDS, READERS, STRUCTURED, Reader
 from polyseme.files.reading_options import ReadingOptions, RowRequest
@@ -80,17 +80,18 @@ def read_rows(request: RowRequest) -> Reading[Row]:
     use for is refused, too, and so is one that names a field where a file has none.
     """
     bad_rows = BadRows() if request.on_error == "skip" else None
-    request = replace(request, bad_rows=bad_rows)
+    null_texts = NullTexts() if request.null_is_empty else None
+    request = replace(request, bad_rows=bad_rows, null_texts=null_texts)
     sources = inputs_of(request.sources)
     if isinstance(sources, InMemory):
         memory = _Memory(sources, request)
-        return Reading(memory, memory.rows(), bad_rows)
+        return Reading(memory, memory.rows(), bad_rows, null_texts)
     chosen = None if request.format is None else _named(request.format)
     inputs = find_files(sources, endings=ENDINGS if chosen is None else None)
     formats = [chosen or _format_of(name) for name in inputs.names]
     _refuse_useless(request, inputs, formats)
     files = _Files(inputs, [READERS[name] for name in formats], request)
-    return Reading(files, files.rows(), bad_rows)
+    return Reading(files, files.rows(), bad_rows, null_texts)
 
 
 class _Memory:
@@ -152,6 +153,8 @@ def _row_of(text: Any, place: Place, request: RowRequest) -> Row:
         content = list(map(str, text.words)) if text.pretokenized else text.text
         id = text.id or str(place.line)
         return Row(content, id, place, text.fields, text.text if text.pretokenized else None, spans)
+    if text is None:
+        text = _null_text(request)
     if not is_text(text):
         raise InputError(f"{place}: this is {_kind(text)}. A text must be a string, or a list of words.")
     _refuse_blank(text, place, request)
@@ -265,7 +268,8 @@ def rows_of(records: Iterable[Record | None], request: RowRequest) -> Iterator[R
 
 
 def _row(record: Record, field: str, number: int, request: RowRequest, *, first: bool) -> Row:
-    content = _content(_value(record, field), field, record.place)
+    value = _value(record, field)
+    content = _content(_null_text(request) if value is None else value, field, record.place)
     _refuse_blank(content, record.place, request)
     by_number = request.id_field is None
     return Row(
@@ -274,6 +278,14 @@ def _row(record: Record, field: str, number: int, request: RowRequest, *, first:
         place=record.place,
         fields=_beside(record, field, request, first=first) if request.fields else {},
     )
+
+
+def _null_text(request: RowRequest) -> str | None:
+    """What a null is read as: an empty text, which is counted; None: it is refused."""
+    if request.null_texts is None:
+        return None
+    request.null_texts.count += 1
+    return ""
 
 
 def _refuse_blank(content: str | Sequence[str], place: Place, request: RowRequest) -> None:

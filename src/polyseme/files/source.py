@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from polyseme.errors import InputError
-from polyseme.files.bad_rows import BadRows
+from polyseme.files.bad_rows import BadRows, NullTexts
 
 Item = TypeVar("Item")
 
@@ -150,18 +150,26 @@ class Reading(Iterator[Item]):
     `done` and `total` count bytes of the files on the disk, for a progress bar; `total` is None where there is a pipe.
     """
 
-    def __init__(self, source: Readable, items: Iterator[Item], bad_rows: BadRows | None = None) -> None:
+    def __init__(
+        self,
+        source: Readable,
+        items: Iterator[Item],
+        bad_rows: BadRows | None = None,
+        null_texts: NullTexts | None = None,
+    ) -> None:
         self._source = source
         self._items = items
         self._bad_rows = bad_rows
+        self._null_texts = null_texts
 
     def __next__(self) -> Item:
         try:
             return next(self._items)
         except StopIteration:
-            if self._bad_rows is not None:
-                self._bad_rows.summary()
-                self._bad_rows = None
+            for counted in (self._bad_rows, self._null_texts):
+                if counted is not None:
+                    counted.summary()
+            self._bad_rows = self._null_texts = None
             raise
 
     def without_bad(self, make: Callable[[Item], object]) -> Reading[Item]:
@@ -170,7 +178,7 @@ class Reading(Iterator[Item]):
         if bad is None:
             return self
         items = (each for each in self._items if bad.attempt(lambda: make(each) or True) is not None)  # noqa: B023
-        return Reading(self._source, items, bad)
+        return Reading(self._source, items, bad, self._null_texts)
 
     @property
     def name(self) -> str:

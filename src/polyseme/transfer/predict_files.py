@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,9 @@ def rows_of_inputs(config: HeadConfig, sources: Sources, reading: Mapping[str, A
     columns.check(config)
     fields = tuple(reading.get("fields", ()))
     options = {**reading, "field": columns.field, "fields": columns.fields(fields)}
-    read = read_questions if is_squad(config.kind, sources, reading.get("format")) else read_rows
+    read: Callable[..., Reading[Row]] = partial(read_rows, null_is_empty=True)
+    if is_squad(config.kind, sources, reading.get("format")):
+        read = read_questions
     return read(sources, **options).without_bad(lambda row: columns.item(row, fields, KINDS[config.kind]))
 
 

@@ -85,7 +85,7 @@ def score(options: ScoreOptions) -> Scores:
         )
     if source is not None and not scorer.needs_source:
         raise OptionError(f"The model reads no source; it scores texts by themselves. Leave the source ({source}) out.")
-    reading = {**options.values(ReadingOptions), "sentences": split_sentences}
+    reading = {**options.values(ReadingOptions), "null_is_empty": True, "sentences": split_sentences}
     of_source = {**reading, "field": _source_field(options), "id_field": None, "fields": ()}
     with (
         read_rows(inputs, **reading) as rows,
