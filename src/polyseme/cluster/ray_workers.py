@@ -24,7 +24,7 @@ from polyseme import __version__
 from polyseme.cluster import node_probe
 from polyseme.cluster.chunk_worker import ChunkWorker, comparable
 from polyseme.errors import ClusterError, OptionError, PolysemeError, PolysemeWarning
-from polyseme.extras import require
+from polyseme.extras import optional, require
 from polyseme.files.chunked_job import Chunk, Job
 from polyseme.files.unfinished_folder import SETTINGS
 
@@ -287,9 +287,25 @@ def _connected(address: str) -> Iterator[Any]:
         except refused as error:
             raise _not_there(address, " ".join(str(error).split())) from None
     try:
-        yield ray
+        with _without_reports():
+            yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _without_reports() -> Iterator[None]:
+    """Keep what Ray prints of workers that end from standard output: polyseme reports it. A later Ray may print it."""
+    module = optional("ray._private.worker")
+    before = getattr(module, "_worker_logs_enabled", None)
+    if before is None:
+        yield
+        return
+    setattr(module, "_worker_logs_enabled", False)  # noqa: B010 - a name that is theirs
+    try:
+        yield
+    finally:
+        setattr(module, "_worker_logs_enabled", before)  # noqa: B010
 
 
 def _check_nodes(ray: Any) -> None:
