@@ -1,9 +1,11 @@
-"""Embed a Parquet file with Ray Data: each worker loads the model once and embeds one batch after another.
+"""Embed in the middle of a pipeline of Ray Data: each worker loads the model once and embeds one batch after another.
 
-    pip install 'polyseme[ray]'
+    pip install 'polyseme[ray]' 'ray[data]'
     python examples/ray_embed.py reviews.parquet vectors/ --field text -m path/to/model
 
-This starts two workers on the local machine; `ray.init("auto")` uses an existing cluster.
+This starts two workers on the local machine; `ray.init("auto")` uses an existing cluster. All columns are kept, and
+with `preserve_order` the rows are in the order of the input. To embed files and nothing else, `polyseme embed --ray`
+does more: it resumes, survives workers, and writes every format.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ def main() -> None:
     options = parser.parse_args()
 
     ray.init(num_cpus=options.workers + 1, include_dashboard=False)
+    ray.data.DataContext.get_current().execution_options.preserve_order = True
     vectors = (
         ray.data.read_parquet(options.source)
         .repartition(4 * options.workers)

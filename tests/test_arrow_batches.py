@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -78,15 +80,23 @@ def test_a_null_is_an_empty_text_and_counted(tiny: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_with_ray(tiny: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="comes with the extra 'ray'")
+@pytest.mark.parametrize("library", ["ray", "pyspark"])
+def test_the_examples(tiny: Path, tmp_path: Path, library: str) -> None:
+    pytest.importorskip("ray.data" if library == "ray" else library, reason=f"{library} is not installed")
+    if library == "pyspark" and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
     source, output = tmp_path / "in.parquet", tmp_path / "out"
-    texts = [f"{number} dawn broke" for number in range(200)]
+    texts = [None if number == 7 else "the vase broke " * (number % 9) for number in range(200)]
     pq.write_table(pa.table({"n": range(200), "text": texts}), source)
-    example = Path(__file__).parents[1] / "examples" / "ray_embed.py"
-    subprocess.run([sys.executable, str(example), str(source), str(output), "-m", str(tiny)], check=True)
-    made = pa.concat_tables(pq.read_table(path) for path in sorted(output.glob("*.parquet"))).sort_by("n")
-    assert made["n"].to_pylist() == list(range(200)), "every row once"
-    expected = polyseme.load(tiny, device="cpu").embed(texts)
-    for row, document in zip(made.to_pylist(), expected, strict=True):
-        assert np.abs(np.array(row["vectors"]) - document.vectors).max() <= 1e-5 * np.abs(document.vectors).max()
+    example = Path(__file__).parents[1] / "examples" / f"{library.removeprefix('py')}_embed.py"
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    subprocess.run([sys.executable, example, source, output, "-m", tiny], check=True, env=environment)
+    made = pa.concat_tables(pq.read_table(path) for path in sorted(output.glob("*.parquet")))
+    if library == "ray":
+        assert made["n"].to_pylist() == list(range(200)), "in the order of the input"
+    assert sorted(made["n"].to_pylist()) == list(range(200)), "every row once"
+    expected = polyseme.load(tiny, device="cpu").embed([text or "" for text in texts])
+    for row, document in zip(made.sort_by("n").to_pylist(), expected, strict=True):
+        assert row["words"] == list(document.words)
+        got = np.array(row["vectors"], np.float32).reshape(document.vectors.shape)
+        assert np.abs(got - document.vectors).max(initial=0) <= 1e-5 * np.abs(document.vectors).max(initial=0)
