@@ -184,10 +184,10 @@ class _Pool:
         return min(self._workers, key=lambda worker: len(worker.chunks))
 
     def _give(self, worker: _Worker, chunk: Chunk[Any]) -> None:
-        asked = worker.actor.store.remote(
+        result = worker.actor.store.remote(
             chunk.number, chunk.first, chunk.rows, chunk.digest, self._folder, self._record
         )
-        worker.chunks[asked] = chunk
+        worker.chunks[result] = chunk
 
     def _collect(self, done: dict[int, Chunk[Any]]) -> None:
         """Wait a while for the next chunk that is stored."""
@@ -313,22 +313,22 @@ def _check_nodes(ray: Any) -> None:
     ray.cloudpickle.register_pickle_by_value(node_probe)
     by_id = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     probe = ray.remote(node_probe.describe_node)
-    asked = [
+    probes = [
         probe.options(num_cpus=0, scheduling_strategy=by_id(node["NodeID"], soft=False)).remote()
         for node in ray.nodes()
         if node["Alive"]
     ]
     own = node_probe.describe_node()
-    for found in ray.get(asked, timeout=SECONDS_TO_START):
-        if found["polyseme"] is None:
+    for node in ray.get(probes, timeout=SECONDS_TO_START):
+        if node["polyseme"] is None:
             raise ClusterError(
-                f"polyseme is not installed on {found['host']}, a machine of the cluster, or not for the Python that "
+                f"polyseme is not installed on {node['host']}, a machine of the cluster, or not for the Python that "
                 f"Ray runs there. Install polyseme {__version__} on all of them."
             )
         for name in ("polyseme", "torch"):
-            if found[name] != own[name]:
+            if node[name] != own[name]:
                 raise ClusterError(
-                    f"{found['host']}, a machine of the cluster, has {name} {found[name]}, and this process has "
+                    f"{node['host']}, a machine of the cluster, has {name} {node[name]}, and this process has "
                     f"{own[name]}. Install the same on all machines: results could differ."
                 )
 
@@ -348,7 +348,7 @@ def _own_signals() -> Iterator[None]:
 
 
 def _n_local(address: str) -> int | None:
-    """How many workers of this machine are asked for; None: the address is a cluster's.
+    """How many workers of this machine are requested; None: the address is a cluster's.
 
     >>> _n_local("local:3"), _n_local("head:6379")
     (3, None)

@@ -63,7 +63,7 @@ def scoring_job(
     name: str = "",
     sums: list[Totals] | None = None,
 ) -> Job[_Unit, Any]:
-    """What is done with rows, which messages call `name`; what is written is added up in `sums`, a list of one.
+    """What is done with rows, which messages call `name`; the writer adds its texts up in `sums`, a list of one.
 
     `settings` gives all that decides the result; it is called only if the input is long enough to be resumed. With
     `marked`, only the span in brackets of each text has scores.

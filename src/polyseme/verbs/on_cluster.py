@@ -28,8 +28,8 @@ def check_workers(options: Any) -> None:
 
 def workers_of(options: Given, make_job: Callable[[Given], Job[Any, Any]], device: Any) -> Workers | None:
     """The workers that the options name, each of which makes the job of the same options; None: there are none."""
-    given: Any = options
-    if given.ray is None:
+    record: Any = options
+    if record.ray is None:
         return None
-    without = replace(given, sources=(), progress=None, ray=None)
-    return RayWorkers(given.ray, partial(make_job, without), on_gpu=device.type == "cuda")
+    without = replace(record, sources=(), progress=None, ray=None)
+    return RayWorkers(record.ray, partial(make_job, without), on_gpu=device.type == "cuda")
