@@ -44,9 +44,9 @@ class Advice:
         if flags is not None and self.option not in flags:
             return self.otherwise if isinstance(self.otherwise, str) else self.otherwise.text(flags)
         flag = f"--{self.option.replace('_', '-')}" if flags is None else flags[self.option]
-        given = f"{self.option}={self.value if self.value == '…' or self.value.isdecimal() else repr(self.value)}"
+        keyword = f"{self.option}={self.value if self.value == '…' or self.value.isdecimal() else repr(self.value)}"
         typed = flag if self.value == "…" else f"{flag} {self.value}"
-        return self.sentence.format(f"{typed} ({given})" if flag else given)
+        return self.sentence.format(f"{typed} ({keyword})" if flag else keyword)
 
 
 class PolysemeError(Exception):

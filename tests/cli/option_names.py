@@ -8,7 +8,7 @@ import re
 from polyseme.extras import later
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+(?=[\s.,;:)'\"`]|$)")
-OTHER_TOOLS = {"--nproc-per-node", "--help", "--version"}
+OTHER_TOOLS = {"--nproc-per-node", "--head", "--help", "--version"}
 
 
 @functools.cache

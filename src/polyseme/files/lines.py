@@ -63,7 +63,7 @@ def lines_of(
 
 
 def requested_lines(source: Source, request: RowRequest, *, with_ends: bool = False) -> Iterator[Line]:
-    """The same, as a reader of a format is asked for them."""
+    """The same, as the request for rows has it."""
     return lines_of(source, with_ends=with_ends, bad=request.bad_rows, longest=request.max_text_bytes)
 
 
