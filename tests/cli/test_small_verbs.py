@@ -26,7 +26,7 @@ def test_show_says_what_a_model_is(run: Run, tiny: Path) -> None:
     assert shown["layers"] == "3 above layer 0, 32 wide"
     assert shown["parameters"] == f"{card.parameters:,}"
     words = "embed, similar, senses, concordance, compare, pieces, convert, finetune, benchmark"
-    assert shown["can"] == f"{words}, fill, next, score, evaluate, lens, patch, attention, heads"
+    assert shown["can"] == f"{words}, probe, geometry, uses, fill, next, score, evaluate, lens, patch, attention, heads"
 
 
 def test_show_cuts_nothing_however_narrow_the_terminal(
