@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 
 from polyseme.errors import ModelError
 from polyseme.text.documents import make_document
+from polyseme.text.framing import FRAMES
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
 
@@ -147,3 +148,13 @@ def test_other_normalizers_that_contradict_the_settings_are_refused(tmp_path: Pa
     folder = saved(tmp_path, backend, {"do_lower_case": not lowers, "tokenizer_class": "AlbertTokenizer"}, "albert")
     with pytest.raises(ModelError, match="Correct the file that is wrong"):
         load_tokenizer(folder, frame="bert")
+
+
+def test_a_family_without_segments_has_none_in_its_tokenizer(tmp_path: Path) -> None:
+    """As it is read from the folder that it was saved to: the fingerprints are one."""
+    PieceTokenizer(word_piece(lowercase=True), FRAMES["bert"]).save(str(tmp_path))
+    of_bert = load_tokenizer(tmp_path, frame="bert")
+    of_bert.in_family("gpt2").save(str(tmp_path))
+    read = load_tokenizer(tmp_path, frame="gpt2")
+    assert read.fingerprint == of_bert.in_family("gpt2").fingerprint != of_bert.fingerprint
+    assert of_bert.in_family("bert") is of_bert

@@ -97,6 +97,17 @@ def test_electra_keeps_its_generator_beside_the_model(corpus: Path, tmp_path: Pa
     assert "This is its generator." in (tmp_path / "run" / "generator" / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+def test_a_family_without_segments_is_trained_on_a_corpus_with_them(corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
+        polyseme.pretrain(corpus, output=run, **{**SMALL, "recipe": "gpt-tiny", "budget": "1steps"})
+        polyseme.pretrain(corpus, output=tmp_path / "more", model=run, **{**SMALL, "recipe": None, "shape": None})
+    frame = polyseme.load(tmp_path / "more", device="cpu").bundle.tokenizer.framing  # type: ignore[union-attr]
+    assert (frame.single, frame.n_segments) == ("start a end", 1)
+
+
+@pytest.mark.slow
 def test_alternating_masks_are_trained_and_saved_in_our_own_layout(text: Path, tmp_path: Path) -> None:
     """GPT-3's; GPT-2's layout cannot hold them. Two masks repeat over four layers."""
     shape = {**SHAPE, "n_layers": 4, "masks": "causal,band:4"}

@@ -72,6 +72,12 @@ Slot(name='b', segment=1), Slot(name='end', segment=1))
         """One more than the largest segment."""
         return 1 + max(slot.segment for n in (1, 2) for slot in self.slots(n))
 
+    def without_segments(self) -> Frame:
+        """The same pieces, all in one segment."""
+        single, pair = (" ".join(slot.name for slot in self.slots(n)) for n in (1, 2))
+        frame: Frame = self.replace(single=single, pair=pair)
+        return frame
+
 
 _BRACKETS = {"start": "[CLS]", "end": "[SEP]", "pad": "[PAD]", "unknown": "[UNK]", "mask": "[MASK]"}
 _ANGLES = {"start": "<s>", "end": "</s>", "pad": "<pad>", "unknown": "<unk>", "mask": "<mask>"}

@@ -81,12 +81,9 @@ def frame_of_folder(usual: Frame, described: Frame | None) -> Frame:
     """The usual frame of a family, unless the file describes another; segments where families have them."""
     if described is None:
         return usual
-    single, pair = ([(slot.name, slot.segment) for slot in described.slots(n)] for n in (1, 2))
     if usual.n_segments == 1:
-        described = described.replace(
-            **{name: " ".join(role for role, _ in slots) for name, slots in (("single", single), ("pair", pair))}
-        )
-    elif described.n_segments > usual.n_segments:
+        return described.without_segments()
+    if described.n_segments > usual.n_segments:
         raise ModelError(
             f"The template in tokenizer.json has {described.n_segments} kinds of segments, and models of this family "
             f"have {usual.n_segments}."

@@ -205,7 +205,7 @@ def _row_options(job: Job, phase: Phase, split: str = "train") -> RowOptions:
 def fresh_bundle(job: Job, corpus: Corpus) -> Bundle:
     """A model as the job describes it, with weights as they are first drawn."""
     family, config = FAMILIES[job.family], config_from_json(job.encoder)
-    return new_bundle(family, config, job.outputs, corpus.tokenizer, tied=job.tied)
+    return new_bundle(family, config, job.outputs, corpus.tokenizer.in_family(family.frame), tied=job.tied)
 
 
 def first_bundle(job: Job, corpus: Corpus, start: Bundle | None) -> Bundle:
@@ -235,7 +235,7 @@ def _check_tokenizer(job: Job, corpus: Corpus, start: Bundle) -> None:
             f"The softmax of {job.start} chooses from other words than the first {len(words):,} of the corpus "
             f"{corpus.folder}. Train it further on a corpus with its table of words, or train a new model."
         )
-    if words is None and theirs.fingerprint != corpus.tokenizer.fingerprint:
+    if words is None and theirs.fingerprint != corpus.tokenizer.in_family(start.family.frame).fingerprint:
         raise OptionError(
             f"The model {job.start} has another tokenizer ({theirs.n_pieces:,} pieces) than the corpus "
             f"{corpus.folder} ({corpus.tokenizer.n_pieces:,}), so the ids of its pieces would stand for others. Train "

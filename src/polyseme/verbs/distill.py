@@ -32,6 +32,7 @@ from polyseme.tasks.kind import Prediction
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import read_own
 from polyseme.tasks.splits import dev_note, with_dev
+from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.training.dry_run import DryRun
 from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.run_job import PausedRun
@@ -186,10 +187,13 @@ def _student(options: DistillOptions, teaching: TaskTeaching) -> Bundle:
     if options.student is not None:
         student = load_bundle(_folder(options.student, "student"))
     elif options.recipe is not None:
-        recipe, tokenizer = recipe_named(options.recipe), teacher.text_tokenizer
+        recipe = recipe_named(options.recipe)
+        family, tokenizer = FAMILIES[recipe.family], teacher.text_tokenizer
+        if isinstance(tokenizer, PieceTokenizer):
+            tokenizer = tokenizer.in_family(family.frame)
         config = recipe.config(tokenizer.n_pieces, options.shape)
         check_size(teacher.config, config, name)
-        student = new_bundle(FAMILIES[recipe.family], config, (), tokenizer, tied=recipe.tied).eval()
+        student = new_bundle(family, config, (), tokenizer, tied=recipe.tied).eval()
     else:
         return with_layers(teacher, _taken_from(teacher, options.layers, name), name)
     check_teacher(teacher, student, None, name)
