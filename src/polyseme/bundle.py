@@ -20,12 +20,13 @@ from polyseme.convert.family import Family
 from polyseme.convert.int8_weights import QUANTIZED, SETTING, holds_int8, restore, rounded, take_scales
 from polyseme.convert.named_files import named_files
 from polyseme.convert.sentence_transformers import MODEL_CARD, read_extra_files, transformer_folder, write_extra_files
-from polyseme.convert.weight_files import IN_INT8, write_weights
+from polyseme.convert.weight_files import IN_INT8, refuse_no_weights, write_weights
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.extras import later
 from polyseme.files.atomic import whole_folder
+from polyseme.json_reading import damage_reported
 from polyseme.ngrams.recognition import kind_without_encoder, no_encoder
 from polyseme.outputs.output import Output
 from polyseme.parts.device import one_core
@@ -183,8 +184,7 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
         if holds_int8(theirs):
             restore(converted.tensors, scales, str(folder))
     _warn_of_foreign(converted, folder)
-    with unfilled():
-        bundle = new_bundle(family, config, converted.outputs, tied=tied)
+    bundle = _unfilled_bundle(family, config, converted.outputs, tied, where)
     put_weights(bundle, converted.tensors, folder, dtype, device)
     ours = {
         *family.unchecked_settings_of(config),
@@ -207,14 +207,27 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
 def _load_file(family: Family, path: Path, dtype: torch.dtype, device: str) -> Bundle:
     """A model that is a single file, or files without any settings beside them."""
     assert family.read_file is not None
-    whole = family.read_file(path)
+    with damage_reported(path, "Fetch it again.", ModelError):
+        whole = family.read_file(path)
     tied = family.tied({}, whole.weights)
     converted = read(family.table(whole.config, tied), whole.weights, str(path))
     _warn_of_foreign(converted, path)
-    with unfilled():
-        bundle = new_bundle(family, whole.config, converted.outputs, whole.tokenizer, tied=tied)
+    bundle = _unfilled_bundle(family, whole.config, converted.outputs, tied, str(path))
+    bundle.tokenizer = whole.tokenizer
     put_weights(bundle, converted.tensors, path, dtype, device)
     return bundle.eval()
+
+
+def _unfilled_bundle(family: Family, config: EncoderConfig, outputs: Iterable[str], tied: bool, where: str) -> Bundle:
+    """A bundle without memory for its weights; sizes that no tensor can have are refused."""
+    try:
+        with unfilled():
+            return new_bundle(family, config, outputs, tied=tied)
+    except (RuntimeError, OverflowError, MemoryError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ModelError(
+            f"{where} asks for sizes that no model has ({reason}). Correct them, or fetch it again."
+        ) from None
 
 
 def _warn_of_foreign(converted: Found, path: Path) -> None:
@@ -322,7 +335,8 @@ def _begins_and_ends(bundle: Bundle) -> dict[str, Any]:
 
 def _read_config(family: Family, theirs: Mapping[str, Any], where: str) -> EncoderConfig:
     try:
-        return family.config_of(theirs, where)
+        with damage_reported(where, "Correct it, or fetch it again.", ModelError):
+            return family.config_of(theirs, where)
     except ModelError as error:
         raise error if where in str(error) else ModelError(f"{where}: {error}") from None
 
@@ -385,10 +399,16 @@ def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dty
     differing = sorted(set(expected) ^ set(tensors))
     if differing:
         raise ModelError(f"The conversion table and the model disagree about {', '.join(differing[:6])}.")
+    has_states = bundle.config.direction != "none"  # tables of static vectors are mapped: only rows in use are read
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
-        placed = tensor.to(device=device, dtype=dtype)
         trained = isinstance(expected[name], nn.Parameter)
+        if trained and not tensor.is_floating_point():
+            refuse_no_weights(name, tensor, folder)
+        placed = tensor.to(device=device, dtype=dtype)
+        if trained and has_states:
+            with one_core():
+                refuse_no_weights(name, placed, folder)
         setattr(bundle.get_submodule(owner), leaf, nn.Parameter(placed) if trained else placed)
     bundle.tie()
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from polyseme.errors import InputError, OptionError
 from polyseme.extras import later, require
 from polyseme.files.atomic import whole_file
+from polyseme.json_reading import parse_json
 from polyseme.options import check_names, flat_method, signature_of
 from polyseme.verb_options.model_options import ComputeOptions, LayerOptions
 
@@ -116,7 +117,7 @@ class TokenVectors:
 
     def from_bytes(self, content: bytes, *, exclude: Sequence[str] = ()) -> TokenVectors:
         """Take the options of `to_bytes`; those that this component was given otherwise stay."""
-        stored = json.loads(content)
+        stored = parse_json(content, kind=dict)
         check_names(NAME, stored, ComponentOptions().values())
         self.options = ComponentOptions(**{**stored, **self.options.changed()})
         self.__dict__.pop("_model", None)

@@ -256,4 +256,4 @@ def test_a_bare_name_beside_another_of_its_kind_is_refused(folder: Path, name: s
 def test_weights_that_are_no_numbers_are_refused(folder: Path, value: float) -> None:
     with h5py.File(folder / "elmo_2x64_weights.hdf5", "a") as file:
         file["CNN_proj/b_proj"][1] = value
-    assert "'CNN_proj/b_proj' holds numbers that are none (NaN) or infinite" in refused(folder)
+    assert "'encoder.forwards.tokens.projection.bias' holds numbers that are none (NaN)" in refused(folder)

@@ -11,6 +11,7 @@ from typing import Any
 
 from polyseme.config import Config
 from polyseme.errors import ModelError, nearest
+from polyseme.json_reading import load_json
 
 ACTIVATION_NAMES: Mapping[str, str] = {
     "gelu": "gelu",
@@ -26,6 +27,12 @@ ACTIVATION_NAMES: Mapping[str, str] = {
 }
 """Their name → ours. Of several that compute the same, the first is written."""
 
+MOST = 2**31 - 1
+"""The largest size or id that a config may name; tensors have no more rows."""
+MOST_LAYERS = 10_000
+"""Of a stack. Each is built; the deepest published model has 1,000."""
+REPEATED = ("layer", "group", "highway")
+"""In the names of numbers of parts that are built one by one."""
 MAY_BE_NONE = ("n_layers", "n_segments")
 """The sizes, by our names, that may be 0."""
 
@@ -39,11 +46,9 @@ def model_type(theirs: Mapping[str, Any]) -> Any:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of a model folder."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        content: dict[str, Any] = load_json(path, kind=dict)
+    except (OSError, ValueError) as error:
         raise ModelError(f"The file {path} cannot be read as JSON: {error}. Is the model folder whole?") from None
-    if not isinstance(content, dict):
-        raise ModelError(f"The file {path} must hold a JSON object. Got a {type(content).__name__} instead.")
     return content
 
 
@@ -94,8 +99,24 @@ class Settings:
 def whole(value: Any, name: str, where: str, *, least: int = 1) -> int:
     """A size that a config.json gives under `name`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ModelError(f"In {where}, {name!r} must be a whole number from {least} on. Got {value!r} instead.")
+        raise ModelError(
+            f"In {where}, {name!r} must be a whole number from {least} on. Got {shortened(value)} instead."
+        )
+    _refuse_large(value, name, where)
     return value
+
+
+def _refuse_large(value: Any, name: str, where: str) -> None:
+    """Refuse a size, by its name, for which building the model would not end."""
+    most = MOST_LAYERS if any(part in name.lower() for part in REPEATED) else MOST
+    if isinstance(value, int) and abs(value) > most:
+        raise ModelError(f"In {where}, {name!r} must be at most {most:,}. Got {shortened(value)} instead.")
+
+
+def shortened(value: Any) -> str:
+    """A value as a message shows it."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…"
 
 
 def flag(theirs: Mapping[str, Any], name: str, where: str, *, default: bool = False) -> bool:
@@ -140,6 +161,9 @@ def read_own(kind: type[Config], theirs: Mapping[str, Any], where: str) -> Any:
     for name, each in fields.items():
         if each.default is dataclasses.MISSING and name not in settings:
             raise ModelError(f"{where} does not say {name!r}, which the model cannot be built without.")
+    for name, value in settings.items():
+        for each in value if isinstance(value, list) else [value]:
+            _refuse_large(each, name, where)
     return kind.from_json(settings)
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +23,7 @@ from polyseme.convert.family import Family, Folder
 from polyseme.convert.tensor_transforms import TRANSPOSE, Each
 from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError
-from polyseme.extras import optional
+from polyseme.extras import later, optional
 from polyseme.outputs.softmaxes import AdaptiveOutput, SoftmaxOutput, TwoWayOutput
 from polyseme.parts.initialization import unfilled
 from polyseme.text.character_tokenizer import N_IDS, VOCABULARY, CharacterTokenizer, read_vocabulary
@@ -245,25 +244,21 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         raise ModelError(f"The folder {folder} has options of ELMo's but no weights. Looked for: *{WEIGHTS}.")
     _check_names(_the_one(folder, OPTIONS), path)
     h5py: Any = optional("h5py")  # one of the core's, loaded only where there is such a file
+    check_dataset = later("polyseme.files.hdf5_reading").check_dataset
     tensors: dict[str, Tensor] = {}
 
     def take(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
+            check_dataset(item, name)
             if item.dtype.kind != "f":
                 raise ModelError(f"In {path}, {name!r} holds {item.dtype}, and weights are floating-point numbers.")
-            content = item[()]
-            if not np.isfinite(content).all():
-                raise ModelError(
-                    f"In {path}, {name!r} holds numbers that are none (NaN) or infinite, and no model computes with "
-                    "such weights. The training that wrote them has failed, or the file is damaged; fetch it again."
-                )
-            tensors[name] = torch.from_numpy(content)
+            tensors[name] = torch.from_numpy(item[()])
 
     try:
         with h5py.File(path, "r") as file:
             file.visititems(take)
-    except OSError as error:
-        reason = str(error).strip().splitlines()[0]
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, MemoryError) as error:
+        reason = str(error).strip().partition("\n")[0]
         raise ModelError(
             f"The weights in {path} cannot be read ({reason}). The file is cut short or damaged, or is no HDF5 at all; "
             "fetch it again."

@@ -7,7 +7,6 @@ and refuses everything else.
 from __future__ import annotations
 
 import io
-import json
 import pickle
 import re
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from polyseme.convert.weight_files import read_pickled
 from polyseme.corpus.tokenizer_training import KINDS
 from polyseme.errors import ModelError
 from polyseme.files.atomic import whole_file
+from polyseme.json_reading import parse_json
 from polyseme.text.framing import Frame
 from polyseme.text.specials import mark_specials
 from polyseme.text.tokenizer import PieceTokenizer
@@ -82,7 +82,7 @@ def read_itos(path: Path) -> list[str]:
     """A list of words, from JSON or from a pickle that holds nothing else."""
     content = path.read_bytes()
     try:
-        words = _Lists(io.BytesIO(content)).load() if path.suffix == ".pkl" else json.loads(content)
+        words = _Lists(io.BytesIO(content)).load() if path.suffix == ".pkl" else parse_json(content)
     except ModelError as error:
         raise ModelError(f"The vocabulary {path} is not opened: {error}") from None
     except Exception as error:  # noqa: BLE001 - what a damaged pickle raises is not bounded

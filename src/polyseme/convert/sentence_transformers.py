@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from polyseme.errors import ModelError
+from polyseme.json_reading import parse_json
 
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
@@ -32,7 +33,7 @@ _TYPES = "sentence_transformers.models"
 def modules_of(content: bytes | str, where: str) -> list[dict[str, Any]]:
     """The entries of a modules.json, in order."""
     try:
-        entries = json.loads(content)
+        entries = parse_json(content, kind=list)
         ordered = sorted(entries, key=lambda entry: int(entry["idx"]))
         return [{**entry, "type": str(entry["type"]), "path": _inside(str(entry["path"]))} for entry in ordered]
     except (ValueError, TypeError, KeyError) as error:
@@ -59,15 +60,26 @@ def read_extra_files(folder: Path) -> dict[str, bytes]:
     files = {MODEL_CARD: root / MODEL_CARD, SETTINGS: root / SETTINGS}
     files |= {path.name: path for place in (root, folder) for path in place.glob(LENGTHS)}
     files |= {MODULES: root / MODULES}
-    contents = {name: path.read_bytes() for name, path in files.items() if path.is_file()}
+    contents = {name: _copied(path, root) for name, path in files.items() if path.is_file()}
     if MODULES in contents:
         entries = modules_of(contents[MODULES], str(root / MODULES))
         for entry in entries[1:]:
             paths = sorted(path for path in (root / entry["path"]).glob("*") if entry["path"] and path.is_file())
-            contents |= {f"{entry['path']}/{path.name}": path.read_bytes() for path in paths}
+            contents |= {f"{entry['path']}/{path.name}": _copied(path, root) for path in paths}
         if root != folder:
             contents[MODULES] = _json([{**entries[0], "path": ""}, *entries[1:]])
     return contents
+
+
+def _copied(path: Path, root: Path) -> bytes:
+    """A file that is saved with the model as it is. Links may lead into the folder, or a Hugging Face cache's blobs."""
+    target, folder = path.resolve(), root.resolve()
+    if folder not in target.parents and target.parent != folder.parent.parent / "blobs":
+        raise ModelError(
+            f"{path} is a link that leads out of the model's folder, to {target}. What it leads to would be copied "
+            "with the model; put the file itself there, or remove the link."
+        )
+    return path.read_bytes()
 
 
 def files_for(pooling: Mapping[str, Any], width: int, window: int | None) -> dict[str, bytes]:

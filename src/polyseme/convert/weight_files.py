@@ -37,7 +37,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """Every tensor in a model folder by its name, memory-mapped where the format allows."""
     for layout in LAYOUTS:
         path = folder / layout
-        if not path.exists():
+        if not _is_file(path):
             continue
         if layout.endswith(".index.json"):
             return _read_shards(folder, path)
@@ -52,7 +52,12 @@ def _read_shards(folder: Path, index: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for shard in sorted(set(places.values())):
         path = folder / shard
-        if not path.is_file():
+        if shard != path.name:
+            raise ModelError(
+                f"The file {index} names the shard {shard!r}, which is not the plain name of a file beside it. A model "
+                "is read from its own folder only: put the shard there, and its name into the index."
+            )
+        if not _is_file(path):
             raise ModelError(f"The file {index} names the shard {shard!r}, which is not in the folder.")
         tensors.update(_read_file(path))
     missing = [name for name in places if name not in tensors]
@@ -65,8 +70,38 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     return read_safetensors(path) if path.suffix == ".safetensors" else read_pickled(path)
 
 
+def _is_file(path: Path) -> bool:
+    """Whether there is a file; a folder or device of the name is refused as that, and so is a place without access."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError as error:
+        raise _not_opened(path, error) from None
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file (a pipe, a socket or a device)"
+        raise ModelError(f"{path} should be a file of weights, and is {kind}. Put the weights in its place.")
+    return True
+
+
+def _check_opens(path: Path) -> None:
+    """Refuse a file that may not be read; libraries call it missing."""
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise _not_opened(path, error) from None
+
+
+def _not_opened(path: Path, error: OSError) -> ModelError:
+    return ModelError(
+        f"The weights in {path} are there, and cannot be opened: {error.strerror}. Check who may read the file and its "
+        "folder."
+    )
+
+
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """The tensors of one file by name."""
+    _check_opens(path)
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -79,6 +114,7 @@ def read_pickled(path: Path, *, inside: str | None = None) -> dict[str, Tensor]:
 
     Tensors may also be under the name `inside`, beside other things.
     """
+    _check_opens(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -97,7 +133,38 @@ def read_pickled(path: Path, *, inside: str | None = None) -> dict[str, Tensor]:
     )
     if not named:
         raise ModelError(f"The file {path} must hold tensors by their names, and holds something else.")
+    for name, tensor in loaded.items():
+        refuse_other_tensors(name, tensor, path)
     return dict(loaded)
+
+
+def refuse_other_tensors(name: str, tensor: Tensor, path: Path) -> None:
+    """Refuse a tensor whose numbers are not all in the file as they are: quantized, sparse, repeated or absent ones."""
+    plain = tensor.layout == torch.strided and not (tensor.is_quantized or tensor.is_meta or tensor.is_nested)
+    if plain and tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes():
+        return
+    raise ModelError(
+        f"In {path}, {name!r} is no plain tensor: it is quantized, sparse, or without numbers of its own. Get the "
+        "weights as they were before, as safetensors."
+    )
+
+
+def refuse_no_weights(name: str, tensor: Tensor, where: object) -> None:
+    """Refuse what no model computes with: NaN and infinities, complex and whole numbers.
+
+    Every number is read once. The sum alone shows that there may be NaN or infinities among them.
+    """
+    if not tensor.is_floating_point():
+        raise ModelError(
+            f"In {where}, {name!r} holds {str(tensor.dtype).removeprefix('torch.')}, and weights are floating-point "
+            "numbers. Get the weights of the full model."
+        )
+    if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
+        raise ModelError(
+            f"In {where}, {name!r} holds numbers that are none (NaN) or infinite, and no model computes with such "
+            "weights. The training that wrote them has failed, the file is damaged, or they are too large for the "
+            "dtype they are loaded in: take another copy of the model, or --dtype fp32 (dtype='fp32')."
+        )
 
 
 def _unreadable(path: Path, error: Exception) -> ModelError:

@@ -28,6 +28,7 @@ from polyseme.corpus.shards import Shard
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.files.checksums import checksums_in, first_damaged
+from polyseme.json_reading import load_json
 from polyseme.types import Rows
 
 FOLDER = "cooccurrences"
@@ -134,7 +135,7 @@ def _damaged(folder: Path) -> str | None:
     """What is wrong with the files of a folder; None if nothing is known to be."""
     path = folder / CHECKSUMS
     try:
-        name = first_damaged(folder, json.loads(path.read_text(encoding="utf-8")) if path.exists() else None)
+        name = first_damaged(folder, load_json(path, kind=dict) if path.exists() else None)
     except (OSError, ValueError, TypeError):
         return f"{CHECKSUMS} cannot be read"
     return None if name is None else f"{name} is not as it was written"

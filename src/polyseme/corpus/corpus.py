@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from polyseme.corpus.shards import SHARDS, SIDE, SPLITS, Counts, Shard, dtype_for
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.checksums import state_unchecked
+from polyseme.json_reading import load_json
 from polyseme.text.framing import Frame
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
@@ -240,10 +241,10 @@ def _read_record(folder: Path) -> dict[str, Any]:
             advice = "Build one from text: polyseme corpus TEXTS -o FOLDER"
         raise InputError(f"{folder} is no corpus: there is no {ABOUT} in it. {advice}")
     try:
-        record = json.loads(path.read_bytes())
+        record: dict[str, Any] = load_json(path, kind=dict)
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
+    if record.get("format") != FORMAT:
         raise InputError(
             f"{path} is not of this version of polyseme, which reads format {FORMAT} of corpora with their {SHARDS}/. "
             "Rebuild the corpus."

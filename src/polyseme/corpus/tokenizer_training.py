@@ -34,7 +34,7 @@ from polyseme.corpus.document_reader import TextSource
 from polyseme.corpus.parallel_text import PairSource
 from polyseme.errors import InputError, OptionError, PolysemeError, nearest
 from polyseme.text.character_dictionary import EDGES
-from polyseme.text.cut_points import CHARACTER, EXTRA_BLANKS
+from polyseme.text.cut_points import CHARACTER, EXTRA_BLANKS, WORD
 from polyseme.text.framing import FRAMES, Frame
 from polyseme.text.specials import mark_specials
 from polyseme.text.tokenizer import PieceTokenizer
@@ -46,9 +46,6 @@ _SHARE = 4
 _MIN_FREQUENCY = 2
 _SEEDS = 10
 """How many times the vocabulary a unigram model starts with, before it throws out what it can best spare."""
-_LETTERS = r"[\p{L}\p{M}\p{N}_]+"
-_WORD = rf"{_LETTERS}(?:(?:['’.]|(?<=\p{{N}}),(?=\p{{N}})){_LETTERS})*|."
-"""Letters and digits with apostrophes and points inside, or a single mark: nearly as `text.words` splits."""
 _PART = 1 << 14
 """Bytes of a document that are taken or left together."""
 _CONTROL_BLANKS = r"[\x{9}\x{a}\x{b}\x{c}\x{d}]"
@@ -219,7 +216,7 @@ def _word_level(frame: Frame, lowercase: bool, splitting: Any) -> Tokenizer:
 
 def _words(frame: Frame, lowercase: bool) -> Tokenizer:
     """Words and marks, each by itself."""
-    words = pre_tokenizers.Split(Regex(_WORD), "isolated")
+    words = pre_tokenizers.Split(Regex(WORD), "isolated")
     return _word_level(frame, lowercase, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words]))
 
 

@@ -14,7 +14,6 @@ Other fields are left alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 from polyseme.datasets.benchmark import text_lines
 from polyseme.errors import InputError
 from polyseme.files.rows import Place, shown
+from polyseme.json_reading import parse_json
 from polyseme.text.piece_texts import find_masks
 from polyseme.text.tokenizer import MASK_TEXT
 
@@ -60,7 +60,7 @@ def read_cloze(files: Sequence[Path]) -> list[ClozeItem]:
 
 def _item(line: str, place: str, number: str) -> ClozeItem:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except ValueError as error:
         raise InputError(f"{place}: this is no line of JSON ({error}). A cloze set has one object per line.") from None
     if not isinstance(record, Mapping):

@@ -6,7 +6,6 @@ the number of the sense; `classes_map.txt` their names.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from polyseme.datasets.benchmark import data_place, text_lines
 from polyseme.errors import InputError
 from polyseme.files.rows import Place, shown
+from polyseme.json_reading import damage_reported, load_json
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.splits import split_files
 
@@ -27,7 +27,8 @@ def read_coarse_senses(data: str | PathLike[str] | None) -> TaskData:
     folder = _folder(data_place(data, NAME))
     splits: dict[str, list[Item]] = {}
     for word in _words(folder):
-        senses = json.loads((word / _MAP).read_text(encoding="utf-8"))
+        with damage_reported(word / _MAP, "Get the data again."):
+            senses = load_json(word / _MAP, kind=dict)
         for split in ("train", "test"):
             files = split_files(word, {kind: (f"{split}.{kind}.txt",) for kind in ("data", "gold")})
             if len(files) == 2:

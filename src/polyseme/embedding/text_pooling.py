@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from torch import Tensor
 from polyseme.bundle import Bundle
 from polyseme.convert.sentence_transformers import MODULES, SETTINGS, modules_of
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
+from polyseme.json_reading import damage_reported, parse_json
 from polyseme.options import check_choice
 from polyseme.text.documents import make_document
 from polyseme.text.windows import Window
@@ -192,7 +192,7 @@ _STEPS: Mapping[str, Callable[[Mapping[str, bytes], str], Step]] = {
 
 def _settings(files: Mapping[str, bytes], path: str) -> dict[str, Any]:
     try:
-        settings: dict[str, Any] = json.loads(files[f"{path}/config.json"])
+        settings: dict[str, Any] = parse_json(files[f"{path}/config.json"], kind=dict)
     except (KeyError, ValueError) as error:
         raise ModelError(
             f"The file {path}/config.json, which {MODULES} speaks of, cannot be read ({error!r}). Is the model folder "
@@ -219,14 +219,22 @@ def _unknown(module: str) -> ModelError:
     )
 
 
+def _object(name: str, content: bytes) -> dict[str, Any]:
+    with damage_reported(f"The model's {name}", "Is the model folder whole?", ModelError):
+        settings: dict[str, Any] = parse_json(content, kind=dict)
+    return settings
+
+
 def _warn_of_preparation(bundle: Bundle) -> None:
     """Report what sentence-transformers would do to a text before it is read, and polyseme does not."""
-    lengths = [json.loads(content) for name, content in bundle.extra_files.items() if name.endswith("_config.json")]
+    files = {name: content for name, content in bundle.extra_files.items() if name.endswith("_config.json")}
+    lengths = [_object(name, content) for name, content in files.items()]
     advice = []
     if any(each.get("do_lower_case") for each in lengths) and not _ignores_case(bundle.tokenizer):
         advice.append("lowercases texts (do_lower_case)")
-    settings = json.loads(bundle.extra_files.get(SETTINGS, b"{}"))
-    prompt = (settings.get("prompts") or {}).get(settings.get("default_prompt_name"))
+    settings = _object(SETTINGS, bundle.extra_files.get(SETTINGS, b"{}"))
+    prompts = settings.get("prompts")
+    prompt = prompts.get(str(settings.get("default_prompt_name"))) if isinstance(prompts, dict) else None
     if prompt:
         advice.append(f"puts the prompt {prompt!r} before each text")
     if advice:

@@ -31,6 +31,7 @@ from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, whole_file
 from polyseme.files.checksums import checksum_of, is_intact, record_checksum
 from polyseme.files.unfinished_folder import short, unfinished_work
+from polyseme.json_reading import load_json
 
 Result = TypeVar("Result")
 
@@ -210,13 +211,13 @@ class Spool(Generic[Result]):
 
     def _shards(self) -> dict[str, str]:
         try:
-            return dict(json.loads((self.folder / SHARDS).read_text(encoding="utf-8")))
+            return dict(load_json(self.folder / SHARDS, kind=dict))
         except (OSError, ValueError, TypeError):
             return {}
 
     def _record(self, number: int) -> ChunkRecord | None:
         try:
-            return ChunkRecord.from_json(json.loads(self._record_path(number).read_text(encoding="utf-8")))
+            return ChunkRecord.from_json(load_json(self._record_path(number), kind=dict))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError):

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning, nearest
 from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
 from polyseme.files.field_names import ColumnNames
+from polyseme.json_reading import damage_reported
 from polyseme.types import Embedded, Word
 
 FORMATS: Mapping[str, str] = {
@@ -34,6 +35,9 @@ FORMATS: Mapping[str, str] = {
     ".jsonl": "vectors_jsonl:FORMAT",
 }
 """From the ending of a file, in small letters, to the module and the name of its `Format`; loaded when first needed."""
+
+ADVICE = "Copy it again, or write it again with embed."
+"""What is to be done about a damaged file of vectors."""
 
 Provenance = Mapping[str, Any]
 """How the vectors came about: model, layer, pooling, versions; stored in the file as JSON."""
@@ -284,15 +288,29 @@ def read_vectors(path: AnyPath) -> Iterator[Embedded]:
     has their types. The arrays are the reader's own.
     """
     files = _files(path)
-    if len(files) == 1:
-        return _format_of_input(files[0]).read(files[0])
-    return (document for file in files for document in _format_of_input(file).read(file))
+    formats = [_format_of_input(file) for file in files[:1]]
+    with damage_reported(files[0], ADVICE):
+        first = formats[0].read(files[0])
+    return _checked(files, first)
+
+
+def _checked(files: Sequence[str], first: Iterator[Embedded]) -> Iterator[Embedded]:
+    """The documents of files; whatever damage makes a library raise is one error about the file."""
+    for number, file in enumerate(files):
+        with damage_reported(file, ADVICE):
+            for document in first if number == 0 else _format_of_input(file).read(file):
+                offsets = document.offsets
+                if offsets.size and not 0 <= offsets.min() <= offsets.max() <= len(document.text):
+                    raise InputError(f"{file} is damaged: words of {document.id!r} are outside of its text. {ADVICE}")
+                yield document
 
 
 def read_provenance(path: AnyPath) -> dict[str, Any]:
     """How the vectors of a file, or of a folder of shards, came about: the `provenance` of its writer."""
     file = _files(path)[0]
-    return _format_of_input(file).read_provenance(file)
+    format = _format_of_input(file)
+    with damage_reported(file, ADVICE):
+        return format.read_provenance(file)
 
 
 def is_shard(path: Path) -> bool:

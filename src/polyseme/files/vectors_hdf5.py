@@ -25,7 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.hdf5_reading import read_dataset
 from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json
+from polyseme.json_reading import parse_json
 from polyseme.types import Embedded, Word
 
 METADATA_KEY = "polyseme"
@@ -165,7 +167,7 @@ def read_hdf5(name: str) -> Iterator[Embedded]:
 def read_hdf5_provenance(name: str) -> dict[str, Any]:
     """How the vectors of a file came about."""
     with _open(name) as file:
-        provenance: dict[str, Any] = json.loads(file.attrs[METADATA_KEY])
+        provenance: dict[str, Any] = parse_json(file.attrs[METADATA_KEY], kind=dict)
         return provenance
 
 
@@ -193,12 +195,21 @@ def _open(name: str) -> Any:
 def _documents(name: str, file: Any) -> Iterator[Embedded]:
     try:
         with file:
-            for first in range(0, len(file["documents"]), _AT_ONCE):
-                texts = file["documents"].asstr()[first : first + _AT_ONCE]
+            documents = read_dataset(file, "documents")
+            for first in range(0, len(documents), _AT_ONCE):
+                texts = documents.asstr()[first : first + _AT_ONCE]
                 for number, beside in enumerate(texts, start=first):
-                    yield _document(json.loads(beside), file[str(number)][()])
+                    yield _document(parse_json(beside, kind=dict), _vectors(file, str(number)))
     except (OSError, KeyError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is damaged: {error}") from error
+
+
+def _vectors(file: Any, name: str) -> NDArray[Any]:
+    item = read_dataset(file, name)
+    if item.dtype.kind != "f" or not 1 <= item.ndim <= 3:
+        raise ValueError(f"{name!r} does not hold vectors but {item.dtype} of {item.ndim} axes")
+    stored: NDArray[Any] = item[()]
+    return stored
 
 
 def _document(beside: dict[str, Any], stored: NDArray[Any]) -> Embedded:

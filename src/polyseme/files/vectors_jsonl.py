@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError
 from polyseme.files.vector_files import Format, Per, Provenance, not_ours
+from polyseme.json_reading import parse_json
 from polyseme.types import Embedded, Word
 
 OWN_KEY = "polyseme"
@@ -103,7 +104,7 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _parsed(line: str) -> Any:
-    return json.loads(line, parse_int=_whole)
+    return parse_json(line, parse_int=_whole)
 
 
 def _whole(digits: str) -> int | float:
@@ -122,7 +123,9 @@ def _documents(name: str) -> Iterator[Embedded]:
 def _document(line: dict[str, Any]) -> Embedded:
     own = line[OWN_KEY]
     stored = [line["vector"]] if "vector" in line else line["vectors"]
-    shape = [int(width) for width in own["shape"]]
+    shape, dtype = [int(width) for width in own["shape"]], np.dtype(own["dtype"])
+    if dtype.kind != "f":
+        raise ValueError(f"vectors are floating-point numbers, and here they are called {dtype}")
     offsets = np.array(line.get("offsets", []), np.int64).reshape(-1, 2)
     return Embedded(
         id=line["id"],
@@ -130,7 +133,7 @@ def _document(line: dict[str, Any]) -> Embedded:
         words=[Word(word, *place) for word, place in zip(line.get("words", []), offsets.tolist(), strict=True)],
         fields=line.get("fields", {}),
         offsets=offsets,
-        vectors=np.array(stored, own["dtype"]).reshape(len(stored), *shape),
+        vectors=np.array(stored, dtype).reshape(len(stored), *shape),
     )
 
 

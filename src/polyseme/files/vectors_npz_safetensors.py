@@ -32,6 +32,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import shutil
 import struct
 import zipfile
@@ -46,6 +47,7 @@ from safetensors import SafetensorError, safe_open
 
 from polyseme.errors import InputError
 from polyseme.files.vector_files import BF16_BITS, Format, Per, Provenance, from_bf16_bits, not_ours, provenance_to_json
+from polyseme.json_reading import parse_json
 from polyseme.types import Embedded, Word
 
 BLOCK = 1 << 20
@@ -64,6 +66,13 @@ aligned."""
 METADATA_KEY = "polyseme"
 
 _STRINGS_AT_ONCE = 10_000
+_TYPES_OF = {
+    "vectors": "fu",
+    "offsets": "i",
+    "documents": "i",
+    **{f"{name}_ends": "i" for name in ("ids", "text", "words")},
+}
+"""The kinds of numbers of arrays; bf16 is read as its bits."""
 _ARRAYS = ("vectors", "offsets", "documents")
 _STRINGS = ("ids", "text", "words", "fields")
 
@@ -179,6 +188,7 @@ class Rows(Protocol):
     """One array of a file, read row by row."""
 
     n_rows: int
+    dtype: np.dtype[Any]
 
     def take(self, n_rows: int) -> NDArray[Any]:
         """The next rows."""
@@ -208,6 +218,9 @@ class _Strings:
 def _documents(arrays: Mapping[str, Rows]) -> Iterator[Embedded]:
     """Documents from the flat arrays of a file."""
     strings = {name: _Strings(arrays[name], arrays.get(f"{name}_ends")) for name in _STRINGS if name in arrays}
+    for name, kinds in _TYPES_OF.items():
+        if name in arrays and arrays[name].dtype.kind not in kinds:
+            raise ValueError(f"{name!r} holds {arrays[name].dtype}")
     ids, text, words, fields = strings["ids"], strings["text"], strings.get("words"), strings.get("fields")
     vectors, offsets, documents = arrays["vectors"], arrays.get("offsets"), arrays.get("documents")
     first = 0 if documents is None else int(documents.take(1)[0])
@@ -220,10 +233,19 @@ def _documents(arrays: Mapping[str, Rows]) -> Iterator[Embedded]:
             id=ids.take(1)[0],
             text=text.take(1)[0],
             words=[Word(word, *span) for word, span in zip(spellings, spans.tolist(), strict=True)],
-            fields={} if fields is None else json.loads(fields.take(1)[0]),
+            fields={} if fields is None else parse_json(fields.take(1)[0], kind=dict),
             offsets=spans,
             vectors=vectors.take(n_vectors),
         )
+    if first != vectors.n_rows:
+        raise ValueError(f"its documents have {first:,} vectors, and there are {vectors.n_rows:,}")
+
+
+def _rows_left(n_rows: int, n_left: int) -> int:
+    """The rows that are taken, of those that are left; a damaged file asks for more, or for fewer than none."""
+    if not 0 <= n_rows <= n_left:
+        raise ValueError(f"{n_rows:,} rows of an array should follow, and {n_left:,} do")
+    return n_rows
 
 
 def _split(encoded: bytes, ends: NDArray[np.int64]) -> list[str]:
@@ -273,7 +295,7 @@ def read_npz_provenance(name: str) -> dict[str, Any]:
     with _open_archive(name) as archive:
         if "about.npy" not in archive.namelist():
             raise not_ours(name, "about")
-        provenance: dict[str, Any] = json.loads(str(_Column(archive, "about").take(1)[0]))
+        provenance: dict[str, Any] = parse_json(str(_Column(archive, "about").take(1)[0]), kind=dict)
         return provenance
 
 
@@ -303,12 +325,18 @@ class _Column:
     def __init__(self, archive: zipfile.ZipFile, column: str) -> None:
         self._member = archive.open(f"{column}.npy")
         npy.read_magic(self._member)
-        shape, _, self._dtype = npy.read_array_header_1_0(self._member)
+        shape, _, self.dtype = npy.read_array_header_1_0(self._member)
+        claimed = math.prod(shape) * self.dtype.itemsize
+        present = archive.getinfo(f"{column}.npy").file_size - self._member.tell()
+        if self.dtype.hasobject or claimed != present:
+            raise ValueError(f"{column!r} should have {claimed:,} bytes of numbers or texts, and has {present:,}")
         self.n_rows = shape[0] if shape else 1
         self._row_shape = shape[1:]
+        self._n_left = self.n_rows
 
     def take(self, n_rows: int) -> NDArray[Any]:
-        rows = np.empty((n_rows, *self._row_shape), self._dtype)
+        self._n_left -= _rows_left(n_rows, self._n_left)
+        rows = np.empty((n_rows, *self._row_shape), self.dtype)
         view = rows.reshape(-1).view(np.uint8).data if rows.size else memoryview(b"")
         done = 0
         while done < len(view):
@@ -363,14 +391,14 @@ def read_safetensors_provenance(name: str) -> dict[str, Any]:
     for needed in ("vectors", *(f"{each}_ends" for each in _STRINGS if each in {"ids", "text", *names})):
         if needed not in names:
             raise not_ours(name, needed)
-    provenance: dict[str, Any] = json.loads(metadata[METADATA_KEY])
+    provenance: dict[str, Any] = parse_json(metadata[METADATA_KEY], kind=dict)
     return provenance
 
 
 def _documents_of_tensors(name: str) -> Iterator[Embedded]:
     with Path(name).open("rb") as file:
         [length] = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
+        header = parse_json(file.read(length), kind=dict)
     names = (*_ARRAYS, *_STRINGS, *(f"{each}_ends" for each in _STRINGS))
     tensors = {each: _Tensor(name, header[each], 8 + length) for each in names if each in header}
     try:
@@ -383,18 +411,22 @@ class _Tensor:
     """One tensor of a file, read row by row, and no further than needed."""
 
     def __init__(self, name: str, entry: Mapping[str, Any], start: int) -> None:
-        dtype = next(numpy for numpy, each in DTYPES.items() if each == entry["dtype"])
+        dtype = next((numpy for numpy, each in DTYPES.items() if each == entry["dtype"]), None)
+        if dtype is None:
+            raise ValueError(f"an array holds {entry['dtype']}")
         shape = tuple(entry["shape"])
         offset = start + entry["data_offsets"][0]
         self.n_rows = shape[0]
-        self._n_read = 0
+        self._n_left = self.n_rows
+        self.dtype = dtype
         self._rows: NDArray[Any] = (
             np.empty(shape, dtype) if 0 in shape else np.memmap(name, dtype, mode="r", offset=offset, shape=shape)
         )
 
     def take(self, n_rows: int) -> NDArray[Any]:
-        rows = np.array(self._rows[self._n_read : self._n_read + n_rows])
-        self._n_read += n_rows
+        start = self.n_rows - self._n_left
+        self._n_left -= _rows_left(n_rows, self._n_left)
+        rows = np.array(self._rows[start : start + n_rows])
         return from_bf16_bits(rows) if rows.dtype == BF16_BITS else rows
 
 

@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json
+from polyseme.json_reading import parse_json
 from polyseme.types import Embedded, Word
 
 METADATA_KEY = b"polyseme"
@@ -49,6 +50,8 @@ CONTINUED_KEY = b"polyseme.continued"
 
 MOST_ROW_BYTES = 1 << 30
 """Bytes of vectors that go into one row."""
+MOST_RATIO = 50
+"""Values for each byte of a row group, at most: vectors have a quarter, texts that are equal a few."""
 MOST_GROUP_NUMBERS = 1 << 25
 """Numbers after which a chunk is cut into a further row group; Arrow needs about 8 bytes beside each."""
 
@@ -110,14 +113,14 @@ class ParquetSink:
 def read_parquet(name: str) -> Iterator[Embedded]:
     """The documents of a file that `ParquetSink` wrote, a row group in memory at a time."""
     file = _open(name)
-    continued = set(json.loads((file.metadata.metadata or {}).get(CONTINUED_KEY, b"[]")))
+    continued = set(parse_json((file.metadata.metadata or {}).get(CONTINUED_KEY, b"[]"), kind=list))
     return _documents(file, continued)
 
 
 def read_parquet_provenance(name: str) -> dict[str, Any]:
     """How the vectors of a file came about."""
     with _open(name) as file:
-        provenance: dict[str, Any] = json.loads(file.schema_arrow.metadata[METADATA_KEY])
+        provenance: dict[str, Any] = parse_json(file.schema_arrow.metadata[METADATA_KEY], kind=dict)
         return provenance
 
 
@@ -245,6 +248,10 @@ def _open(name: str) -> pq.ParquetFile:
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{name} cannot be read as Parquet: {error}") from error
     there = file.schema_arrow.names
+    repeated = next((column for column in there if there.count(column) > 1), None)
+    if repeated is not None:
+        file.close()
+        raise InputError(f"{name} has the column {repeated!r} twice, so that it was not written by polyseme.")
     missing = [column for column in (_OF_TEXTS if "vector" in there else _OF_WORDS) if column not in there]
     if missing or METADATA_KEY not in (file.schema_arrow.metadata or {}):
         file.close()
@@ -267,13 +274,32 @@ def _documents(file: pq.ParquetFile, continued: set[int]) -> Iterator[Embedded]:
 
 def _rows(file: pq.ParquetFile) -> Iterator[Embedded]:
     for group in range(file.num_row_groups):
+        _check_size(file, group)
         try:
             table = file.read_row_group(group)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"The Parquet file of vectors is damaged in row group {group}: {error}") from error
         columns = {name: table.column(name).combine_chunks() for name in table.column_names}
         del table
+        for name in (*_OF_WORDS, *_OF_TEXTS):
+            if name in columns and columns[name].null_count:
+                raise InputError(
+                    f"The Parquet file of vectors is damaged in row group {group}: {name!r} has nulls in it."
+                )
         yield from _rows_of_group(columns)
+
+
+def _check_size(file: pq.ParquetFile, group: int) -> None:
+    """Refuse a row group that is far larger in memory than in the file: equal values, counted instead of written."""
+    described = file.metadata.row_group(group)
+    columns = [described.column(number) for number in range(described.num_columns)]
+    present = sum(column.total_compressed_size for column in columns)
+    claimed = max([described.num_rows, *(column.num_values for column in columns)])
+    if claimed > MOST_RATIO * present:
+        raise InputError(
+            f"The Parquet file of vectors is damaged in row group {group}: it should have {claimed:,} values, in "
+            f"{present:,} bytes."
+        )
 
 
 def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
@@ -306,6 +332,8 @@ def _array(nested: pa.Array) -> NDArray[Any]:
     while pa.types.is_fixed_size_list(nested.type):
         shape.append(nested.type.list_size)
         nested = nested.flatten()
+    if not (pa.types.is_floating(nested.type) or pa.types.is_integer(nested.type)):
+        raise InputError(f"The Parquet file of vectors holds {nested.type} where numbers should be.")
     numbers: NDArray[Any] = nested.to_numpy(zero_copy_only=False)
     return numbers.reshape(shape)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from polyseme.config import Config
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.json_reading import load_json
 from polyseme.plots.html_page import framed_page
 from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_page, sweep_picture
 from polyseme.result_tables import ShownAsTable, Table, counted
@@ -330,7 +330,7 @@ class Sweep(ShownAsTable):
         """The sweep whose files have this name: NAME.html or NAME.json."""
         file = Path(path).with_suffix(".json")
         try:
-            return cls.from_json(json.loads(file.read_text(encoding="utf-8")))
+            return cls.from_json(load_json(file, kind=dict))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{file} is no result of a sweep ({type(error).__name__}: {error}).") from None
 

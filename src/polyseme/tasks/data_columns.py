@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from polyseme.files.lines import lines_of
 from polyseme.files.rows import Place, Row, no_field, read_rows, shown
 from polyseme.files.source import open_source
 from polyseme.files.source_paths import Sources
+from polyseme.json_reading import parse_json
 from polyseme.options import doc, option
 from polyseme.text.tag_schemes import named_scheme
 from polyseme.verb_options.task_options import Column, TaskDataOptions
@@ -185,7 +185,7 @@ def header_of(file: str | InMemory, format: str, delimiter: str | None) -> list[
 
 def _keys(text: str, place: str) -> list[str]:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError as error:
         raise InputError(f"{place}: this is not JSON: {error}.") from error
     if not isinstance(value, dict):

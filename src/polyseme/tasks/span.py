@@ -17,6 +17,7 @@ from polyseme.files.rows import Place, Row, shown
 from polyseme.files.source import READ_ERRORS, open_source
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.span_head import SpanHead, Spans, join_windows
+from polyseme.json_reading import parse_json
 from polyseme.metrics.answer_match import answer_scores, best_threshold
 from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, overlapping_windows, second_of
@@ -337,12 +338,12 @@ def _list(holder: Any, name: str, place: str) -> list[Any]:
 def _json(file: Path) -> Any:
     source = open_source(file)
     try:
-        return json.loads(source.stream.read())
+        return parse_json(source.stream.read())
     except READ_ERRORS as error:
         raise source.explain(error) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8, at byte {error.start}.") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except ValueError as error:
         where = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise InputError(f"{file} is not JSON: it breaks{where} ({error}).") from error
     finally:

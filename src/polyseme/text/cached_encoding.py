@@ -18,6 +18,7 @@ from tokenizers import Encoding, Tokenizer
 from tokenizers.models import WordLevel
 
 from polyseme.text.cut_points import CHARACTER, can_be_cut, cut_places, prepends_itself, steps
+from polyseme.text.library_faults import library_faults
 from polyseme.text.specials import is_unigram, literal_twin
 from polyseme.types import Document
 
@@ -114,10 +115,11 @@ class CachedEncoder:
         )
 
     def _encode_texts(self, texts: list[str]) -> list[_PartPieces]:
-        if len(texts) == 1:  # one text needs none of the threads that a batch would start
-            encodings = [self._backend.encode(texts[0], add_special_tokens=False)]
-        else:
-            encodings = self._backend.encode_batch(texts, add_special_tokens=False)
+        with library_faults("The model's tokenizer makes no pieces of a text", "Get the tokenizer's files again."):
+            if len(texts) == 1:  # one text needs none of the threads that a batch would start
+                encodings = [self._backend.encode(texts[0], add_special_tokens=False)]
+            else:
+                encodings = self._backend.encode_batch(texts, add_special_tokens=False)
         result = [_part_pieces(encoding) for encoding in encodings]
         for index, text in enumerate(texts):
             unknown = self._unknown_in_text

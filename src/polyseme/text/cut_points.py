@@ -29,6 +29,9 @@ _DROP_BLANKS = frozenset(["BertPreTokenizer", "Whitespace", "WhitespaceSplit"])
 
 CHARACTER = r"(?m:.)"
 """The pattern of a pre-tokenizer that splits every character, line feeds included."""
+_LETTERS = r"[\p{L}\p{M}\p{N}_]+"
+WORD = rf"{_LETTERS}(?:(?:['’.]|(?<=\p{{N}}),(?=\p{{N}})){_LETTERS})*|."
+"""Letters and digits with apostrophes and points inside, or a single mark: nearly as `text.words` splits."""
 EXTRA_BLANKS = " {2,}"
 OUTER_BLANKS = r"\A +| +\z"
 """Patterns for normalizing blanks: several in a row, and those around a text."""

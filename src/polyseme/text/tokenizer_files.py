@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,12 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from polyseme.errors import ModelError
+from polyseme.json_reading import load_json, refuse_large
 from polyseme.text import sentencepiece
 from polyseme.text.cut_points import steps
 from polyseme.text.framing import FRAMES, Frame, frame_named
+from polyseme.text.library_faults import library_faults, refuse_damaged_tables
+from polyseme.text.pattern_checks import refuse_patterns
 from polyseme.text.sentencepiece import Kind, Piece
 from polyseme.text.specials import find_specials, frame_in, frame_of_folder, mark_specials
 from polyseme.text.tokenizer import PieceTokenizer
@@ -52,9 +54,14 @@ class Layout:
 def read_json(path: Path) -> Any:
     """The content of a JSON file of a model."""
     try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
+        return load_json(path)
+    except (OSError, ValueError) as error:
         raise ModelError(f"{path} is not JSON, or it is damaged ({error}). Get the file again.") from None
+
+
+MOST_SENTINELS = 100_000
+UNUSUAL = "\u16a0\u16b1 \U00012000 a"
+"""Runes and a cuneiform sign, which hardly any vocabulary has."""
 
 
 # --- one file with everything ----------------------------------------------------------------------------------------
@@ -62,10 +69,17 @@ def read_json(path: Path) -> Any:
 
 def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
     [path] = paths
-    try:
+    refuse_large(path)
+    refuse_damaged_tables(path)
+    with library_faults(f"{path} is not a tokenizer that this version can read"):
         backend = Tokenizer.from_file(str(path))
-    except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
-        raise ModelError(f"{path} is not a tokenizer that this version can read ({error}).") from None
+        described = [*steps(backend.normalizer), *steps(backend.pre_tokenizer)]
+    refuse_patterns(described, path)
+    with library_faults(
+        f"{path} does not make pieces of every text",
+        "Perhaps its vocabulary lacks the unknown piece; get the file again.",
+    ):
+        backend.encode(UNUSUAL)
     if str(options.settings.get("tokenizer_class", "")) not in GENERIC_CLASSES:
         _follow_settings(backend, options.settings)
     if options.lowercase is not None:
@@ -193,10 +207,8 @@ def _letter_bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]], paths
 
 
 def _bpe_model(paths: Sequence[Path], **settings: Any) -> models.BPE:
-    try:
+    with library_faults(f"{paths[0]} and {paths[1]} do not belong together"):
         return models.BPE(**settings)
-    except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
-        raise ModelError(f"{paths[0]} and {paths[1]} do not belong together ({error}).") from None
 
 
 def _vocabulary(path: Path) -> dict[str, int]:
@@ -244,7 +256,11 @@ def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> Tok
     if "[CLS]" in texts or "<cls>" in texts:
         before = _cleaning(options, lowercase=options.lowers(default="[CLS]" in texts))
     elif options.frame == "t5" or (options.frame is None and {"<pad>", "</s>"} <= texts and "<s>" not in texts):
-        n = int(options.settings.get("extra_ids", 100))
+        n = options.settings.get("extra_ids", 100)
+        if not isinstance(n, int) or not 0 <= n <= MOST_SENTINELS:
+            raise ModelError(
+                f"'extra_ids' in tokenizer_config.json must be from 0 to {MOST_SENTINELS:,}. Got {n!r} instead."
+            )
         sentinels = [f"<extra_id_{k}>" for k in reversed(range(n))]
         new = [_control(piece) for piece in sentinels if piece not in texts]
         model = dataclasses.replace(model, pieces=[*model.pieces, *new])

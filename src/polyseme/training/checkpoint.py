@@ -29,6 +29,7 @@ from polyseme.convert.weight_files import read_weights, write_weights
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_folder
 from polyseme.files.checksums import digest_of, record_checksum
+from polyseme.json_reading import load_json
 from polyseme.training.device_group import whole
 from polyseme.training.optimizers import Optimizer, Several
 
@@ -161,7 +162,7 @@ def _steps(folder: Path) -> list[int]:
 def _is_passing(folder: Path, step: int) -> bool:
     """Whether a checkpoint says so; one that says nothing is not."""
     try:
-        return json.loads((folder / f"step-{step:08d}" / ABOUT).read_bytes()).get("passing") is True
+        return load_json(folder / f"step-{step:08d}" / ABOUT, kind=dict).get("passing") is True
     except (OSError, ValueError, AttributeError):
         return False
 
@@ -185,7 +186,7 @@ def _read_about(path: Path) -> dict[str, Any]:
     """What `about.json` says, after every checksum in it."""
     file = path / ABOUT
     try:
-        written = json.loads(file.read_bytes())
+        written = load_json(file, kind=dict)
         expected = written.pop("checksum")
         sums = dict(written["files"])
     except OSError as error:

@@ -6,7 +6,6 @@ pieces times the words per piece of the training text. A model is kept after the
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from polyseme.bundle import Bundle, save_bundle
 from polyseme.config import Config
 from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import whole_folder
+from polyseme.json_reading import load_json
 from polyseme.training.effects import Moment
 from polyseme.training.run_folder import LEDGER, MODEL, RUN, write_json
 
@@ -157,7 +157,7 @@ def _seen(folder: Path) -> Seen:
 def _numbers(file: Path, *names: str) -> list[int]:
     """Whole numbers of a JSON file, by their names."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = load_json(file, kind=dict)
         return [int(content[name]) for name in names]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(

@@ -16,6 +16,7 @@ from polyseme.convert.weight_files import read_weights, write_weights
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.files.checksums import checksums_in, first_damaged, record_checksum
+from polyseme.json_reading import load_json
 
 RESULT = "result.json"
 
@@ -106,7 +107,7 @@ class SeedResults:
         if place is None or not (place / RESULT).is_file():
             return None
         try:
-            content = json.loads((place / RESULT).read_text(encoding="utf-8"))
+            content = load_json(place / RESULT, kind=dict)
             if content.pop("record") != record_checksum(content):
                 raise ValueError(f"the checksum of {RESULT} is another")
             weights = None

@@ -22,6 +22,7 @@ from polyseme.bundle import Bundle
 from polyseme.embedding.decoder_stack import fresh_bundle
 from polyseme.errors import OptionError
 from polyseme.files.atomic import whole_file
+from polyseme.json_reading import damage_reported, load_json
 from polyseme.tasks.items import TaskData
 from polyseme.tasks.train_samples import TrainSamples, TrainShare
 from polyseme.training.energy_ledger import Ledger
@@ -149,7 +150,10 @@ def _rank(done: Finetuned) -> tuple[bool, float]:
 def _earlier(place: Path) -> FinetuneReport | None:
     """What an earlier session made of a run."""
     file = place / REPORT
-    return FinetuneReport.from_json(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
+    if not file.is_file():
+        return None
+    with damage_reported(file, "Remove its folder, and run the command again."):
+        return FinetuneReport.from_json(load_json(file, kind=dict))
 
 
 def _keep(place: Path, report: FinetuneReport) -> None:

@@ -24,7 +24,7 @@ from torch import nn
 
 from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
 from polyseme.convert.config_file import read_json
-from polyseme.convert.weight_files import read_safetensors, write_safetensors
+from polyseme.convert.weight_files import read_safetensors, refuse_no_weights, write_safetensors
 from polyseme.errors import ModelError
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.head_config import HeadConfig
@@ -109,15 +109,19 @@ def load_task_model(
             )
             for number, each in enumerate(task.get("stacked") or ())
         ]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ModelError(f"{folder / CARD} does not say what the head is ({error!r}).") from None
     if bundle is None and ("family" in read_json(folder / CARD) or not (inputs is not None or stacked)):
         bundle = load_bundle(folder, device=device)
     model = TaskModel(bundle, config, head, inputs, stacked)
     if not (folder / HEAD).is_file():
         raise ModelError(f"{folder} has no {HEAD}, which its {CARD} describes. Copy the whole folder again.")
+    weights = read_safetensors(folder / HEAD)
+    for name, tensor in weights.items():
+        if tensor.is_complex() or tensor.is_floating_point():
+            refuse_no_weights(name, tensor, folder / HEAD)
     try:
-        _own(model).load_state_dict(read_safetensors(folder / HEAD))
+        _own(model).load_state_dict(weights)
     except RuntimeError as error:
         raise ModelError(f"{folder / HEAD} does not fit its card: {' '.join(str(error).split())[:300]}") from None
     model = model.to(torch.device(device)).eval()

@@ -16,6 +16,7 @@ from polyseme.datasets.suites import SUITES, Strategy, Suite, SuiteTask
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import check_output, explained, parents_of, whole_file
 from polyseme.files.unfinished_folder import check_ours, discard, has_work, prepare, remove, unfinished_work
+from polyseme.json_reading import damage_reported, load_json
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device
@@ -138,7 +139,8 @@ def _fitted(
             options.on_start(f"{task.name}, {strategy.name}" if strategy.name else task.name)
         place = None if folder is None else folder / task.name / strategy.name.replace(" ", "-")
         if place is not None and (place / REPORT).is_file():
-            report = FinetuneReport.from_json(json.loads((place / REPORT).read_text(encoding="utf-8")))
+            with damage_reported(place / REPORT, "Remove its folder, and run the command again."):
+                report = FinetuneReport.from_json(load_json(place / REPORT, kind=dict))
         else:
             data = data or _sample(read_benchmark(task.name, options.data), options, task)
             report = finetune(data, output=place, unseen="keep", **_options(options, task, strategy, model))

@@ -19,6 +19,7 @@ import torch
 from polyseme.errors import OptionError, OutputError, PolysemeError, add_note, nearest
 from polyseme.files.atomic import check_output, whole_file
 from polyseme.files.unfinished_folder import check_ours, discard, has_work, locked, prepare, remove
+from polyseme.json_reading import load_json
 from polyseme.options import arguments_doc, check_choice, check_names, check_types, signature_of
 from polyseme.parts.device import find_device
 from polyseme.sweeps.grid import Point, grid_points, placed, spelled
@@ -238,7 +239,7 @@ def _folder(options: SweepOptions, swept: SweptVerb) -> Iterator[Path]:
 def _is_ours(output: Path) -> bool:
     """Whether a sweep has written these files, and its runs are still there."""
     try:
-        content = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
+        content = load_json(output.with_suffix(".json"))
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and MADE_BY in content and output.with_suffix(RUNS).is_dir()

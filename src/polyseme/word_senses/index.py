@@ -16,7 +16,6 @@ Up to a million uses the search is exact; beyond that a graph may miss neighbors
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -34,6 +33,7 @@ from polyseme.embedding.model_fingerprint import differences
 from polyseme.errors import InputError, ModelError
 from polyseme.files.checksums import first_damaged
 from polyseme.files.field_names import fields_of_words
+from polyseme.json_reading import damage_reported, load_json, parse_json
 from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import form
 from polyseme.word_senses.context_vectors import with_context
@@ -100,7 +100,9 @@ class UseIndex:
         document, start, end = (self._uses.column(name)[row].as_py() for name in ("document", "start", "end"))
         id, text, fields = (self._texts.column(name)[document].as_py() for name in ("id", "text", "fields"))
         first, last = np.searchsorted(self._document_of_use, [document, document + 1]).tolist()
-        return IndexedUse(id, Use(text, start, end), fields_of_words(json.loads(fields), [row - first], last - first))
+        return IndexedUse(
+            id, Use(text, start, end), fields_of_words(parse_json(fields, kind=dict), [row - first], last - first)
+        )
 
     def forms(self) -> dict[str, int]:
         """Every form, and how often it is used."""
@@ -175,12 +177,15 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
     """The index in a folder. It must have the views that are requested; otherwise the error names the differences."""
     folder = Path(folder)
     card = _read_card(folder)
-    views = [view_from_json(view) for view in card["views"]]
+    with damage_reported(f"The index {folder}", "Rebuild it with --force."):
+        views = [view_from_json(view) for view in card["views"]]
+        if not views or not isinstance(card["uses"], int):
+            raise ValueError("it does not say what it holds")
     numbers = list(range(len(views))) if requested is None else [_number_of(view, views, folder) for view in requested]
     n_uses = card["uses"]
     used = ["texts.arrow", "uses.arrow", "forms.arrow", *map(vectors_name, numbers)]
     used += [name for name in map(graph_name, numbers) if n_uses > EXACT_UP_TO and (folder / name).exists()]
-    try:
+    with damage_reported(f"The index {folder}", "Rebuild it with --force."):
         damaged = first_damaged(folder, card.get("checksums"), used)
         if damaged is not None:
             raise ValueError(f"{damaged} is not as it was written: its checksum is another")
@@ -198,8 +203,6 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
             views=[views[number] for number in numbers],
             source=card["source"],
         )
-    except (OSError, ValueError, pa.ArrowInvalid) as error:
-        raise InputError(f"The index {folder} is damaged ({error}). Rebuild it with --force.") from error
 
 
 def model_of_index(folder: str | PathLike[str]) -> str | None:
@@ -227,14 +230,14 @@ def view_from_json(content: Mapping[str, Any]) -> View:
 
 def _read_card(folder: Path) -> dict[str, Any]:
     try:
-        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        card: dict[str, Any] = load_json(folder / CARD, kind=dict)
     except FileNotFoundError:
         raise InputError(
             f"There is no index in {folder}: it has no {CARD}. Name a source to build one from with --in."
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{folder / CARD} cannot be read: {error}. Rebuild the index with --force.") from error
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
+    if card.get("format") != FORMAT:
         raise InputError(f"{folder / CARD} is not of the format that this polyseme reads ({FORMAT}). Build it again.")
     return card
 

@@ -5,7 +5,6 @@ A new use gets the sense whose mean is nearest, once the mean of all uses that t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from polyseme.errors import InputError, ModelError, OptionError
+from polyseme.json_reading import load_json
 from polyseme.text.word_forms import form
 from polyseme.word_senses.clustering import Labels
 from polyseme.word_senses.gloss_match import NearGloss
@@ -68,7 +68,7 @@ def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
     """The senses in a JSON file that `senses` wrote; refused if they are of another word."""
     name = str(path)
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = load_json(Path(path), kind=dict)
     except FileNotFoundError:
         raise InputError(f"There is no file {name}. Senses are written with: polyseme senses … -o FILE.json") from None
     except (OSError, ValueError) as error:
@@ -92,7 +92,7 @@ def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
         )
         if saved.means.ndim != 2 or saved.means.shape[1:] != saved.center.shape:
             raise ValueError("its vectors differ in width")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"{name} does not hold senses ({error}). They are written with: polyseme senses … -o FILE.json"
         ) from None

@@ -18,6 +18,7 @@ from polyseme.files.lines import Line, requested_lines
 from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place, Record, Row, is_text, rows_of, shown
 from polyseme.files.source import Source
+from polyseme.json_reading import parse_json
 
 _WHOLE = "the line itself"
 """What the one field of a line is called that is no object."""
@@ -40,12 +41,12 @@ def _record(text: str, place: Place, request: RowRequest) -> Record:
 
 def _parsed(text: str, place: Place) -> Any:
     try:
-        return _DECODER.decode(text)
+        return parse_json(text, decode=_DECODER.decode)
     except json.JSONDecodeError as error:
         raise InputError(f"{place}: this is not JSON: {error.msg} at character {error.pos + 1} of the line.") from error
-    except RecursionError as error:
-        raise InputError(f"{place}: the JSON is nested too deep to be read.") from error
-    except ValueError as error:  # a key that stands twice, a number with more digits than Python reads
+    except (
+        ValueError
+    ) as error:  # nested too deeply, a key that stands twice, a number with more digits than Python reads
         raise InputError(f"{place}: the JSON cannot be read: {error}.") from error
 
 
