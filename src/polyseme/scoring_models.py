@@ -255,7 +255,7 @@ def _load_mixture(path: Path, device: str, dtype: str) -> Mixture:
     numbers = isinstance(weights, list) and all(isinstance(each, int | float) and 0 <= each <= 1 for each in weights)
     if not (isinstance(names, list) and numbers and len(names) == len(weights) > 1 and abs(sum(weights) - 1) < 1e-6):  # type: ignore[arg-type]
         raise ModelError(f"{folder / 'config.json'} must name at least two parts, with weights that sum to 1.")
-    odd = [name for name in names if not isinstance(name, str) or Path(name).name != name]  # type: ignore[union-attr]
+    odd = [name for name in names if not isinstance(name, str) or Path(name).name != name]
     if odd:
         raise ModelError(f"{folder / 'config.json'} names a part outside of its folder: {odd[0]!r}. Put it there.")
     parts = [load(folder / str(name), device=device, dtype=dtype) for name in names]  # type: ignore[arg-type]
