@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,7 +181,9 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
         weights = dict(family.folder.read_weights(folder))
         scales = take_scales(weights) if holds_int8(theirs) else {}
         tied = family.tied(theirs, weights)
-        converted = read(family.table(config, tied), weights, str(folder))
+        with _possible_sizes(where):
+            table = family.table(config, tied)
+        converted = read(table, weights, str(folder))
         if holds_int8(theirs):
             restore(converted.tensors, scales, str(folder))
     _warn_of_foreign(converted, folder)
@@ -220,9 +223,15 @@ def _load_file(family: Family, path: Path, dtype: torch.dtype, device: str) -> B
 
 def _unfilled_bundle(family: Family, config: EncoderConfig, outputs: Iterable[str], tied: bool, where: str) -> Bundle:
     """A bundle without memory for its weights; sizes that no tensor can have are refused."""
+    with _possible_sizes(where), unfilled():
+        return new_bundle(family, config, outputs, tied=tied)
+
+
+@contextlib.contextmanager
+def _possible_sizes(where: str) -> Iterator[None]:
+    """Refuse the settings in `where` if a model cannot be built in their sizes, within this block."""
     try:
-        with unfilled():
-            return new_bundle(family, config, outputs, tied=tied)
+        yield
     except (RuntimeError, OverflowError, MemoryError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ModelError(
@@ -406,7 +415,7 @@ def put_weights(bundle: Bundle, tensors: Mapping[str, Tensor], folder: Path, dty
         if trained and not tensor.is_floating_point():
             refuse_no_weights(name, tensor, folder)
         placed = tensor.to(device=device, dtype=dtype)
-        if trained and has_states:
+        if has_states and (trained or tensor.is_floating_point()):
             with one_core():
                 refuse_no_weights(name, placed, folder)
         setattr(bundle.get_submodule(owner), leaf, nn.Parameter(placed) if trained else placed)

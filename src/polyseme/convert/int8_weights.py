@@ -47,6 +47,11 @@ def take_scales(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def restore(tensors: dict[str, Tensor], scales: Mapping[str, Tensor], where: str) -> None:
     """Put the matrices that are in int8 back into fp32, exactly."""
+    if not scales:
+        raise ModelError(
+            f"{SETTING} in {where} says that weights are in int8 ({METHOD}), and the file has no scales for any. Take "
+            "the setting out of config.json if the weights are whole, or convert the full model again."
+        )
     whole = {name.removesuffix(".weight") for name, each in tensors.items() if not each.is_floating_point()}
     wrong = sorted(whole ^ set(scales)) or [
         name for name, scale in scales.items() if scale.shape != tensors[f"{name}.weight"].shape[:1]

@@ -30,6 +30,10 @@ BLOCK = 1 << 23
 """Bytes of text that are parsed at once."""
 LONGEST_WORD = 1 << 12
 """Bytes of a word in the binary format, beyond which the file is taken to be something else."""
+MOST_DIGITS = 40
+"""Of a number in a header; what is longer is none."""
+BLOCK_ROWS = 1 << 16
+"""Vectors of the binary format that are checked at once."""
 PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -52,7 +56,7 @@ def recognize(head: bytes) -> WordFile | None:
     first, _, rest = head.partition(b"\n")
     blank = b"\t" if b"\t" in first and b" " not in first else b" "
     fields = first.rstrip(b" \t\r").split(blank)
-    if len(fields) == 2 and all(field.isdigit() for field in fields):
+    if len(fields) == 2 and all(field.isdigit() and len(field) <= MOST_DIGITS for field in fields):
         n_words, width = map(int, fields)
         line = rest.partition(b"\n")[0].rstrip(b" \t\r")
         separator = b"\t" if b"\t" in line and b" " not in line else b" "
@@ -196,6 +200,14 @@ def _read_binary(path: Path, file: WordFile, content: mmap.mmap) -> tuple[list[b
         raise _lying(path, file, f"{len(content) - place:,} bytes more")
     rows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(content, np.uint8), size)
     vectors = rows[np.array(starts)].view("<f4").astype(np.float32, copy=False)
+    for first in range(0, n_words, BLOCK_ROWS):
+        finite = np.isfinite(vectors[first : first + BLOCK_ROWS]).all(axis=1)
+        if not finite.all():
+            number = first + int(finite.argmin())
+            raise ModelError(
+                f"{path}, word {number + 1:,}: the vector of {_shown(words[number])} has numbers that are none (NaN) "
+                "or infinite. The file is damaged; fetch it again."
+            )
     return words, vectors
 
 

@@ -27,6 +27,7 @@ from polyseme.files.atomic import check_output, whole_file, whole_folder
 from polyseme.files.source import STANDARD_INPUT
 from polyseme.files.source_paths import Sources
 from polyseme.files.unfinished_folder import clear_up, short
+from polyseme.json_reading import load_json
 from polyseme.text.framing import Frame
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
@@ -241,7 +242,7 @@ class _Building:
             with whole_folder(folder) as new:
                 tokenizer.save(str(new))
         try:
-            record = json.loads(notes_path.read_text(encoding="utf-8"))
+            record = load_json(notes_path, kind=dict)
             self.notes += record["notes"]
             self.warned += record["notes"][1:]
             frame = Frame.from_json(record["frame"])

@@ -24,6 +24,7 @@ from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.checksums import record_checksum
 from polyseme.files.unfinished_folder import finish, short, unfinished_folder, unfinished_work
+from polyseme.json_reading import parse_json
 
 AnySource: TypeAlias = TextSource | PairSource
 
@@ -111,7 +112,7 @@ class Unfinished:
         with contextlib.suppress(FileNotFoundError):
             for line in (self.folder / JOURNAL).read_bytes().split(b"\n")[:-1]:
                 try:
-                    content = json.loads(line)
+                    content = parse_json(line, kind=dict)
                     expected = content.pop("record", None)
                 except (ValueError, AttributeError, TypeError):
                     break

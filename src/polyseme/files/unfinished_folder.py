@@ -19,6 +19,7 @@ from typing import Any
 from polyseme.errors import OutputError, add_note
 from polyseme.files.atomic import UNFINISHED, AnyPath, Kind, explained, parents_of, put_in_place, target_of, whole_file
 from polyseme.files.workshops import REPLACED
+from polyseme.json_reading import load_json
 
 SETTINGS = "settings.json"
 LOCK = "lock"
@@ -194,7 +195,7 @@ def _record(folder: Path) -> dict[str, Any] | None:
     """The settings of the work in a folder; None if polyseme has left no record there."""
     path = folder / SETTINGS
     try:
-        record = None if path.is_symlink() else json.loads(path.read_text(encoding="utf-8"))
+        record = None if path.is_symlink() else load_json(path)
     except (OSError, ValueError):
         return None
     if not isinstance(record, dict) or MADE_BY not in record:

@@ -44,7 +44,7 @@ NEVER = -99.0
 NO_UNKNOWN = -100.0
 """To the base 10, the probability of unknown words in a file that has none, as KenLM reads it."""
 LOG_10 = math.log(10.0)
-_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
+_COUNT = re.compile(r"ngram\s+(\d{1,18})\s*=\s*(\d{1,18})")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

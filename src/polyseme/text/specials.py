@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
@@ -136,6 +137,16 @@ def _content(token: Any) -> str | None:
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None
+
+
+def refuse_other_pieces(settings: Mapping[str, Any], path: Path) -> None:
+    """Refuse settings that name something else than a piece for a role."""
+    for name in (name for names in THEIR_NAMES.values() for name in names):
+        if settings.get(name) and _content(settings[name]) is None:
+            raise ModelError(
+                f"{path} must name a piece as {name!r}: a text, or an object whose 'content' is one. Got "
+                f"{str(settings[name])[:100]!r} instead. Correct it, or get the file again."
+            )
 
 
 def literal_twin(backend: Tokenizer, special_ids: Iterable[int]) -> Tokenizer:

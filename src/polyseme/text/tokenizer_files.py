@@ -18,7 +18,7 @@ from polyseme.text.framing import FRAMES, Frame, frame_named
 from polyseme.text.library_faults import library_faults, refuse_damaged_tables
 from polyseme.text.pattern_checks import refuse_patterns
 from polyseme.text.sentencepiece import Kind, Piece
-from polyseme.text.specials import find_specials, frame_in, frame_of_folder, mark_specials
+from polyseme.text.specials import find_specials, frame_in, frame_of_folder, mark_specials, refuse_other_pieces
 from polyseme.text.tokenizer import PieceTokenizer
 
 
@@ -363,5 +363,6 @@ def _settings(folder: Path) -> dict[str, Any]:
             content = read_json(path)
             if not isinstance(content, dict):
                 raise ModelError(f"{path} must hold one JSON object. Got a {type(content).__name__}.")
+            refuse_other_pieces(content, path)
             settings.update(content)
     return settings

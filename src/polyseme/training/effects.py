@@ -19,6 +19,7 @@ from torch import Tensor
 
 from polyseme.extras import require
 from polyseme.files.atomic import whole_file
+from polyseme.json_reading import parse_json
 from polyseme.plots.learning_curve import learning_curve
 from polyseme.training.checkpoint import has_checkpoint, write_checkpoint
 from polyseme.training.loader import StepRows
@@ -143,7 +144,7 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     if path.exists():
         for text in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError, TypeError, KeyError):
-                line = json.loads(text)
+                line = parse_json(text, kind=dict)
                 int(line["step"]), float(line["loss"])
                 lines.append(line)
     return lines

@@ -27,6 +27,7 @@ from polyseme import __version__
 from polyseme.errors import InputError, ModelError, OutputError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.files.checksums import record_checksum
+from polyseme.json_reading import load_json
 from polyseme.training.checkpoint import Checkpoint
 from polyseme.training.pretraining_job import MOST_EVALUATIONS
 from polyseme.training.time_budget import Correction, Timing
@@ -96,8 +97,10 @@ class Run:
                 f"{path} is no run: it {reason}. Name the folder that `polyseme pretrain … -o FOLDER` has written."
             )
         with _in_order(path):
-            content = json.loads((path / RUN).read_text(encoding="utf-8"))
-            timing = content.get("timing")
+            content = load_json(path / RUN, kind=dict)
+            timing, corrections = content.get("timing"), content.get("corrections", [])
+            if not isinstance(corrections, list):
+                raise ValueError(f"corrections is {corrections!r}")
             run = cls(
                 path,
                 content["settings"],
@@ -105,7 +108,7 @@ class Run:
                 content["finished"],
                 content.get("stopped"),
                 None if timing is None else Timing.from_json(timing),
-                [Correction.from_json(each) for each in content.get("corrections", [])],
+                [Correction.from_json(each) for each in corrections],
                 content.get("unigram_entropy"),
                 content.get("model_step"),
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import torch
 
 from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.json_reading import load_json
 from polyseme.training.checkpoint import Checkpoint
 from polyseme.training.energy_ledger import Ledger, Meter, Rates, measured_peak
 from polyseme.training.pretraining import Pretraining
@@ -24,7 +24,7 @@ def costs_until(checkpoint: Checkpoint | None, folder: Path) -> Ledger | None:
     path = folder / LEDGER
     if path.is_file():
         try:
-            written = Ledger.from_json(json.loads(path.read_text(encoding="utf-8")))
+            written = Ledger.from_json(load_json(path, kind=dict))
             before = written if written.steps == checkpoint.step else before
         except (ValueError, KeyError, TypeError, AttributeError, ModelError):
             warnings.warn(

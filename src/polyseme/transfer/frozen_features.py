@@ -38,6 +38,7 @@ from polyseme.files.atomic import explained, whole_folder
 from polyseme.files.checksums import checksums_in, first_damaged
 from polyseme.heads.head import Features
 from polyseme.heads.word_inputs import WordInputs
+from polyseme.json_reading import load_json
 from polyseme.tasks.encoder_rows import RowTally, TaskRow, Text, document_of, other_documents
 from polyseme.tasks.items import Item
 from polyseme.text.documents import document_chunks
@@ -398,7 +399,7 @@ def write_about(folder: Path, decides: Mapping[str, Any]) -> None:
 def check_cached(folder: Path) -> dict[str, Any]:
     """What is known of a folder of the cache, whose files are as they were written; otherwise a ValueError."""
     try:
-        record = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        record = load_json(folder / ABOUT)
         if not isinstance(record, dict):
             raise ValueError(f"{ABOUT} holds something else")
         damaged = first_damaged(folder, record.get("checksums"))

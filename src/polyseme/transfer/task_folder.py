@@ -117,8 +117,10 @@ def load_task_model(
     if not (folder / HEAD).is_file():
         raise ModelError(f"{folder} has no {HEAD}, which its {CARD} describes. Copy the whole folder again.")
     weights = read_safetensors(folder / HEAD)
+    expected = _own(model).state_dict()
     for name, tensor in weights.items():
-        if tensor.is_complex() or tensor.is_floating_point():
+        counted = name in expected and not expected[name].is_floating_point()
+        if not counted or tensor.is_complex() or tensor.is_floating_point():
             refuse_no_weights(name, tensor, folder / HEAD)
     try:
         _own(model).load_state_dict(weights)

@@ -30,6 +30,7 @@ import torch
 from polyseme import __version__
 from polyseme.errors import InputError, ModelError, PolysemeError, PolysemeWarning
 from polyseme.files.source_paths import FileName
+from polyseme.json_reading import load_json
 from polyseme.metrics.evaluation_report import Report
 from polyseme.metrics.sampling_error import sampling_error
 from polyseme.options import fields_of
@@ -80,7 +81,7 @@ class RunRequest:
     def read(cls, folder: Path) -> RunRequest:
         """The request in a run's folder."""
         try:
-            return cls(**json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+            return cls(**load_json(folder / REQUEST, kind=dict))
         except (OSError, ValueError, TypeError) as error:
             raise InputError(
                 f"{folder / REQUEST} is damaged ({error}). Remove {folder}, and the same command repeats that run."
@@ -109,7 +110,7 @@ class _Steps:
     @classmethod
     def read(cls, folder: Path) -> _Steps:
         try:
-            content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+            content = load_json(folder / RESULT, kind=dict)
             return cls(folder, content["steps"], content["message"])
         except (OSError, ValueError, KeyError):
             return cls(folder, {})
@@ -219,7 +220,7 @@ def _pretrained(
         if isinstance(result, PausedRun):
             raise PausedError(STOPPED)
     shutil.rmtree(place / CHECKPOINTS, ignore_errors=True)  # a finished run has no use for them
-    ledger = Ledger.from_json(json.loads((place / LEDGER).read_text(encoding="utf-8")))
+    ledger = Ledger.from_json(load_json(place / LEDGER, kind=dict))
     figures = {} if ledger.held_out is None else {HELD_OUT: Figure(value=ledger.held_out, unit="nats")}
     return figures, RunCost.of(ledger, side_by_side=request.side_by_side)
 
@@ -230,7 +231,7 @@ def _finetuned(
     if not (place / REPORT).is_file():
         report = lambda each: say(f"step {each.done:,}/{each.n_steps:,}")  # noqa: E731
         finetune(**_typed(request.options, FinetuneTaskOptions), seeds=[request.seed], output=place, on_report=report)
-    read = FinetuneReport.from_json(json.loads((place / REPORT).read_text(encoding="utf-8")))
+    read = FinetuneReport.from_json(load_json(place / REPORT, kind=dict))
     return _of_finetuning(read), RunCost.of(read.ledger, side_by_side=request.side_by_side)
 
 

@@ -90,6 +90,9 @@ def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
                 for sense in content["senses"]
             ],
         )
+        for part in ("word", "source"):
+            if not isinstance(content[part], str):
+                raise ValueError(f"{part!r} is {content[part]!r}, and not a text")
         if saved.means.ndim != 2 or saved.means.shape[1:] != saved.center.shape:
             raise ValueError("its vectors differ in width")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
