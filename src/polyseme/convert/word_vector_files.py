@@ -31,7 +31,7 @@ BLOCK = 1 << 23
 LONGEST_WORD = 1 << 12
 """Bytes of a word in the binary format, beyond which the file is taken to be something else."""
 MOST_DIGITS = 40
-"""Of a number in a header; what is longer is none."""
+"""Of a number in a header; a longer one makes the line no header."""
 BLOCK_ROWS = 1 << 16
 """Vectors of the binary format that are checked at once."""
 PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}

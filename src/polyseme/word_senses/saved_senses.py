@@ -68,7 +68,7 @@ def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
     """The senses in a JSON file that `senses` wrote; refused if they are of another word."""
     name = str(path)
     try:
-        content = load_json(Path(path), kind=dict)
+        content = load_json(Path(path))
     except FileNotFoundError:
         raise InputError(f"There is no file {name}. Senses are written with: polyseme senses … -o FILE.json") from None
     except (OSError, ValueError) as error:
