@@ -119,6 +119,27 @@ def test_without_locks_on_folders_nothing_is_cleared(tmp_path: Path, monkeypatch
     assert names(tmp_path) == [LEFT, "out.txt"]
 
 
+@pytest.mark.parametrize("where", ["_locked", "_remove"])
+def test_a_signal_while_it_is_made_or_removed_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Signals raise wherever Python is."""
+    name, module = ("rmtree", workshops.shutil) if where == "_remove" else ("_locked", workshops)
+    real, raised = getattr(module, name), []
+
+    def interrupted(*given: object, **named: object) -> object:
+        if not raised:
+            raised.append(1)
+            raise KeyboardInterrupt
+        return real(*given, **named)
+
+    monkeypatch.setattr(module, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), whole_file(tmp_path / "out.txt") as path:
+        path.write_text("all of it")
+    assert set(names(tmp_path)) <= {"out.txt"}
+    assert raised
+
+
 def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     with only_process(tmp_path), pytest.raises(OutputError, match="Another process"), only_process(tmp_path / "link"):

@@ -240,6 +240,17 @@ def test_a_run_that_was_building_its_corpus_can_be_replaced(place: Path) -> None
     assert not Path("run/corpus.unfinished").exists()
 
 
+def test_a_run_that_was_killed_before_its_first_record_begins_anew(place: Path) -> None:
+    shutil.rmtree("run")
+    Path("run/.run.json.4711-0123abcd.part").mkdir(parents=True)
+    polyseme.pretrain("corpus", output="run", **SMALL)
+    assert sorted(path.name for path in Path("run").glob(".*")) == []
+    Path("run/.ledger.json.4711-0123abcd.part").mkdir()
+    with pytest.raises(OutputError, match="finished"):
+        polyseme.pretrain("corpus", output="run", **SMALL)
+    assert sorted(path.name for path in Path("run").glob(".*")) == []
+
+
 def test_an_old_run_comes_back_if_a_kill_came_before_the_new_one(place: Path) -> None:
     damage_run(place, lambda run: None)
     old, workshop = tree(place / "run"), place / ".run.4711-0123abcd.part"

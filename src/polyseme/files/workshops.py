@@ -30,17 +30,19 @@ _ENDING = re.compile(r"\.\d+-[0-9a-f]{8}\.part")
 @contextlib.contextmanager
 def workshop_beside(target: Path) -> Iterator[Path]:
     """A new folder beside `target`, which is removed when the block ends."""
-    while True:
-        workshop = target.parent / f"{_prefix(target)}.{os.getpid()}-{secrets.token_hex(4)}.part"
-        workshop.mkdir()
-        lock = _locked(workshop)
-        if lock is not None:
-            break  # otherwise another process took it for a leftover, in the moment before it was locked
+    lock: int | None = None
+    workshop = target
     try:
+        while lock is None:  # again where another process took it for a leftover, in the moment before it was locked
+            workshop = target.parent / f"{_prefix(target)}.{os.getpid()}-{secrets.token_hex(4)}.part"
+            workshop.mkdir()
+            lock = _locked(workshop)
         yield workshop
     finally:
-        shutil.rmtree(workshop, ignore_errors=True)
-        _unlock(lock)
+        if workshop != target:
+            _remove(workshop)
+        if lock is not None:
+            _unlock(lock)
 
 
 def clear_leftovers(target: Path) -> bool:
@@ -65,6 +67,18 @@ def clear_leftovers(target: Path) -> bool:
     return is_live
 
 
+def clear_leftovers_in(folder: Path) -> None:
+    """The same for every output in a folder."""
+    try:
+        names = [each.name for each in folder.iterdir()]
+    except OSError:
+        return
+    for name in names:
+        ending = _ENDING.search(name)
+        if name.startswith(".") and ending is not None and ending.end() == len(name):
+            clear_leftovers(folder / name[1 : ending.start()])
+
+
 @contextlib.contextmanager
 def only_process(folder: Path) -> Iterator[None]:
     """Keep other processes from working in a folder; one in which another is at work is refused."""
@@ -82,6 +96,15 @@ def at_work(output: object) -> OutputError:
     return OutputError(
         f"Another process is at work on this output: {output}. Wait for it, or choose another name for the output."
     )
+
+
+def _remove(workshop: Path) -> None:
+    """Remove a workshop, also if a signal comes in between: it is raised once that is done."""
+    try:
+        shutil.rmtree(workshop, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(workshop, ignore_errors=True)
+        raise
 
 
 def _workshops(target: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from polyseme.errors import InputError, OptionError, OutputError, PolysemeError,
 from polyseme.extras import require
 from polyseme.files.atomic import check_output, parents_of
 from polyseme.files.texts_on_disk import on_disk
-from polyseme.files.workshops import REPLACED, clear_leftovers, only_process, workshop_beside
+from polyseme.files.workshops import REPLACED, clear_leftovers, clear_leftovers_in, only_process, workshop_beside
 from polyseme.ngrams.model_folder import lead_of
 from polyseme.options import flat
 from polyseme.parts.device import find_device
@@ -138,7 +138,7 @@ def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates:
     """An n-gram model: its corpus, as for any other recipe, and the counts of it."""
     settings = _check_counting(recipe, options)
     output = Path(str(options.output))
-    clear_leftovers(Path(os.path.realpath(output)))
+    _clear_leftovers(output)
     if options.force or not ((output / RUN).is_file() or is_beginning(output)):
         inputs = [*texts.files, options.tokenizer]
         check_output(output, force=options.force, kind="folder", inputs=inputs, marks=RUN_MARKS)
@@ -248,7 +248,7 @@ def _begin(
     """
 
     def begin() -> str:
-        clear_leftovers(Path(os.path.realpath(output)))
+        _clear_leftovers(output)
         folder = texts.corpus
         fitted = _fit_of_run(output, request)
         first_fit = fitted or request.fit(building["vocab_size"], devices)
@@ -305,6 +305,12 @@ def _fit_of_run(output: Path, request: PretrainingRequest) -> Fit | None:
     return None if settings.get("fit") is None else run.read(lambda settings: Fit.from_json(settings["fit"]))
 
 
+def _clear_leftovers(output: Path) -> None:
+    """Remove what killed processes left beside a run and in its folder."""
+    clear_leftovers(Path(os.path.realpath(output)))
+    clear_leftovers_in(output)
+
+
 @contextlib.contextmanager
 def _room_for(output: Path, held: contextlib.ExitStack, *, force: bool) -> Iterator[None]:
     """The folder for a run, removed if it stays empty; what it replaces is restored if the run cannot begin. No other
@@ -351,6 +357,8 @@ def _resume(
     folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rates, started: float, stop_after: float | None
 ) -> Ledger | PausedRun:
     """Resume a run with the settings that it has."""
+    if int(os.environ.get("RANK", "0")) == 0:
+        _clear_leftovers(Path(folder))
     run = Run.open(folder)
     changed = [name for name in options.changed() if name not in NOT_OF_THE_RUN]
     if texts.named or changed:
