@@ -236,7 +236,7 @@ class Tally:
     doubled: int = 0
     different: int = 0
     failed: int = 0
-    """Commands that did not end well when they were made again."""
+    """Commands that ended with a traceback when they were stopped, or did not end well when they were made again."""
     left_over: int = 0
     """Files or folders beside the output that an undisturbed command does not leave."""
 
@@ -268,6 +268,7 @@ def try_once(verb: Verb, whole: Ended, expected: Parts, usual: set[str], place: 
     tally.stopped += first.code in (ENDINGS[number], -number)  # the latter before the command has begun
     wrong = []
     if first.code not in (0, ENDINGS[number], -number):
+        tally.failed += 1
         wrong.append(f"ended with {first.code}: {first.message.strip()[-300:]}")
     again = start(verb.command(output), place)
     is_done = again.code == 0 or "already there" in again.message or "finished" in again.message
@@ -323,13 +324,10 @@ def table(tallies: dict[str, Tally]) -> str:
     for tally in tallies.values():
         for name, value in vars(tally).items():
             setattr(total, name, getattr(total, name) + value)
-    names = [name for name in vars(total) if name != "failed"]
     rows = [
-        [name, *(str(value) for key, value in vars(tally).items() if key != "failed")]
-        for name, tally in (*tallies.items(), ("all", total))
-        if tally.tried
+        [name, *map(str, vars(tally).values())] for name, tally in (*tallies.items(), ("all", total)) if tally.tried
     ]
-    head = ["verb", *(name.replace("_", " ") for name in names)]
+    head = ["verb", *(name.replace("_", " ") for name in vars(total))]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
