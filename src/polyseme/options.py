@@ -52,14 +52,18 @@ class OptionDoc:
     """Whether the command line has no such option: callbacks."""
 
 
+def check_seed(seed: object) -> None:
+    """Refuse a number that no generator of random numbers takes."""
+    if isinstance(seed, int) and not 0 <= seed <= LARGEST_SEED:
+        raise OptionError(f"A seed is a whole number from 0 to {LARGEST_SEED}. Got {seed} instead.")
+
+
 class Options(Config):
     """A record of options. Subclasses check their values in `__post_init__`, and call that of their bases."""
 
     def __post_init__(self) -> None:
         """Check the seed, where there is one."""
-        seed = getattr(self, "seed", None)
-        if isinstance(seed, int) and not 0 <= seed <= LARGEST_SEED:
-            raise OptionError(f"A seed is a whole number from 0 to {LARGEST_SEED}. Got {seed} instead.")
+        check_seed(getattr(self, "seed", None))
 
     def values(self, of: type[Options] | None = None) -> dict[str, Any]:
         """The options by name: all of them, or those that the base `of` brings."""

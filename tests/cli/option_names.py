@@ -13,12 +13,15 @@ OTHER_TOOLS = {"--nproc-per-node", "--head", "--help", "--version"}
 
 @functools.cache
 def options_of(verb: str) -> set[str]:
-    """The flags of a verb; of a sweep, those of what it sweeps, too."""
+    """The flags of a verb; of a sweep, those of what it sweeps and of what follows, too."""
     command = later(f"polyseme.cli.{verb}").command
     commands = (
         [command]
         if verb != "sweep"
-        else [later("polyseme.cli.sweep").swept_command(each) for each in ("pretrain", "finetune")]
+        else [
+            *(later("polyseme.cli.sweep").swept_command(each) for each in ("pretrain", "finetune")),
+            *(later(f"polyseme.cli.{each}").command for each in ("evaluate", "benchmark")),
+        ]
     )
     return {flag for each in commands for param in each.params for flag in (*param.opts, *param.secondary_opts)}
 

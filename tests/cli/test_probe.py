@@ -36,7 +36,7 @@ def test_a_table_with_baselines_and_json(run: Run, files: Path, tiny: Path) -> N
     [
         (("--label", "Numbr"), "Did you mean 'Number'?"),
         (("--layers", "0,7"), "Layer '7' is not there: the encoder has layers 0 to 3"),
-        (("--layers", "mean:0:1"), "single layers"),
+        (("--layers", "mean:0:1"), "all, numbers, and mix"),
         (("--layers", "mix", "--control"), "all,mix"),
         (("--unit", "arc"), "Did you mean 'arcs'?"),
         (("--unit", "spans"), "ask for words"),

@@ -38,6 +38,7 @@ SOME_VALUE = {
     "device": "cpu",
     "dtype": "bf16",
     "batch_pieces": 7,
+    "ray": "local",
     "force": True,
     "top": 3,
     "whole_words": True,

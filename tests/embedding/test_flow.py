@@ -264,7 +264,7 @@ def test_vectors_that_are_no_numbers_are_refused(value: float) -> None:
     broken = model.bundle.encoder.get_parameter("layers.0.feed_forward.up.bias")
     with torch.no_grad():
         broken[0] = value
-    with pytest.raises(ModelError, match=r"vectors of text '2' are no numbers.*dtype='fp32'"):
+    with pytest.raises(ModelError, match=r"vectors of text '2' are no numbers"):
         model.embed([make_document(TEXT, id="2")])
     assert np.isfinite(model.embed([TEXT], layer=0)[0].vectors).all()
 

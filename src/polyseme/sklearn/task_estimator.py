@@ -19,7 +19,7 @@ from polyseme.api import AnyPath, Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.heads.head_config import HeadConfig
-from polyseme.options import doc, option, same
+from polyseme.options import check_seed, doc, option, same
 from polyseme.parts.device import find_device
 from polyseme.sklearn.inputs import MODEL, GivenError, TextEstimator, model_of, shared_model
 from polyseme.tasks.encoder_rows import RowTally
@@ -58,6 +58,9 @@ class TaskEstimatorOptions(TaskModelOptions):
     dtype: TransferDtype = same(FinetuneRunOptions, "dtype")
     cache: AnyPath | None = same(FinetuneRunOptions, "cache")
 
+    def __post_init__(self) -> None:
+        """Values are checked by `fit`, as scikit-learn has it."""
+
 
 class TaskEstimator(TextEstimator):
     """What classifier and tagger share, besides their options."""
@@ -66,6 +69,7 @@ class TaskEstimator(TextEstimator):
     report_: FinetuneReport
 
     def _learn(self, data: TaskData, classes: NDArray[Any]) -> None:
+        check_seed(self.seed)
         names = (each.name for each in fields(TaskEstimatorOptions))
         settings = {name: getattr(self, name) for name in (*names, "readout") if hasattr(self, name)}
         self._fitted: FittedTask = fit_task(data, **settings)

@@ -197,7 +197,9 @@ COUNTS = (
 def _check(options: PretrainOptions, texts: Texts) -> None:
     """Refuse, before any work, what is missing or out of range."""
     if not texts.named:
-        raise OptionError("There is nothing to train on. Name files, folders or a corpus, or a run to --resume.")
+        raise OptionError(
+            "There is nothing to train on. Name files, folders or a corpus, or the run that is to be resumed."
+        )
     if options.output is None and not options.dry_run:
         raise OptionError("There is no place for the run. Name its folder with -o (output=…).")
     if options.batch_size is not None and options.batch_size < 1:
