@@ -8,7 +8,8 @@ BERT with 12 layers of 256 is trained on the texts of the data folder (POLYSEME_
 and the same command resumes them. Every run reads as many pieces as packed rows do in two minutes on an H200, padding
 not counted. Then the model is scored on BLiMP and fine-tuned to five tasks of GLUE (dev), and its loss is measured on
 held-out text in packed rows, which are the same for all. What decides which claim is in docs/input_formats.md and was
-written before any run; `table` applies it. Results are kept in `experiments/results/input_formats/sweep.json`.
+written before any run; `table` applies it. Results are kept in `experiments/results/input_formats/sweep.json`; rows
+that are run elsewhere (`--rows`) are added to those that are there.
 
 To try it out: `run --texts some.txt --recipe bert-tiny --budget 20steps --tasks rte --epochs 1 --pairs 2`.
 """
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pretraining_runs import corpus_files
+from pretraining_runs import corpus_files, with_stored_runs
 from tables import data_folder, table
 
 import polyseme
@@ -108,7 +109,10 @@ def run(options: argparse.Namespace) -> Sweep:
     runs = [with_packed_loss(each) if OWN in each.figures else each for each in sweep.runs]
     sweep = dataclasses.replace(sweep, runs=tuple(dataclasses.replace(each, folder=each.name) for each in runs))
     options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / "sweep.json").write_text(json.dumps(sweep.to_json(), indent=1) + "\n", encoding="utf-8")
+    file = options.results / "sweep.json"
+    if file.is_file():
+        sweep = with_stored_runs(sweep, Sweep.from_json(json.loads(file.read_text(encoding="utf-8"))), list(ROWS))
+    file.write_text(json.dumps(sweep.to_json(), indent=1) + "\n", encoding="utf-8")
     return sweep
 
 

@@ -8,7 +8,8 @@ POLYSEME_DATA names the folder of the data. One sweep (`polyseme.sweep`) trains 
 layers of 256, and measures its model: the held-out loss of its own objective, BLiMP where the model can score, and
 CoLA, SST-2, MRPC, STS-B and RTE on dev. The budget is one of operations, so that runs may share a GPU (start
 `nvidia-cuda-mps-control -d` before): 1e16 are about two minutes of an H200 for these models. The same command resumes;
-`run` writes `experiments/results/objective_ablations.json` (`--results`) each time, and `table` puts it into the page.
+`run` writes `experiments/results/objective_ablations.json` (`--results`) each time, with the rows that are there, and
+`table` puts it into the page.
 
 Rules, written before the runs. The measure is the mean over the five tasks. A claim *holds* if the first row is above
 the second by more than two standard errors, its opposite if it is below by as much, and else nothing is decided; the
@@ -23,6 +24,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pretraining_runs import with_stored_runs
 from tables import data_folder, machine, table
 
 import polyseme
@@ -114,6 +116,12 @@ def run(options: argparse.Namespace) -> None:
         on_report=lambda each: print(each, flush=True),
     )
     parts = {each.name: held_out(Path(each.folder) / "run") for each in sweep.runs if each.state == "finished"}
+    if options.results.is_file():
+        stored = json.loads(options.results.read_text(encoding="utf-8"))
+        if stored["budget"] != options.budget:
+            raise SystemExit(f"{options.results} has runs of another budget, {stored['budget']}. Move it away.")
+        sweep = with_stored_runs(sweep, Sweep.from_json(stored["sweep"]), list(ROWS))
+        parts = {**stored["parts"], **parts}
     record = {"budget": options.budget, "machine": machine("torch"), "parts": parts, "sweep": sweep.to_json()}
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.results.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

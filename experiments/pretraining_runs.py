@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 import time
@@ -17,6 +18,7 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.errors import ModelError
 from polyseme.metrics.evaluation_report import Report
 from polyseme.scoring.choose_scorer import can_score
+from polyseme.sweeps.sweep_report import Sweep
 from polyseme.training.effects import read_log
 from polyseme.training.energy_ledger import Ledger
 from polyseme.training.run_folder import LEDGER, RUN
@@ -49,6 +51,14 @@ class Clock:
     def stop_after(self) -> str | None:
         """The slice as `pretrain` takes it."""
         return None if self.seconds is None else f"{self.seconds:g}s"
+
+
+def with_stored_runs(sweep: Sweep, stored: Sweep, rows: Sequence[str]) -> Sweep:
+    """The sweep with the runs that earlier commands, with other rows or on another machine, have finished."""
+    runs = {run.name: run for run in sweep.runs}
+    runs |= {run.name: run for run in stored.runs if run.name not in runs or runs[run.name].state != "finished"}
+    ordered = sorted(runs.values(), key=lambda run: (rows.index(run.settings["row"]), run.seed))
+    return dataclasses.replace(sweep, runs=tuple(ordered))
 
 
 def corpus_files(leave_out: Sequence[str] = ()) -> list[str]:
