@@ -114,8 +114,16 @@ class Sums(Protocol):
         """Whole numbers as floats [N, in] → fp32 [N, out]."""
 
 
+ZERO = 128
+"""What stands for 0 among unsigned activations."""
+
+
 class PackedSums:
-    """By oneDNN, over packed weights; the scale is put on as the sums are written."""
+    """By oneDNN, over packed weights; the scale is put on as the sums are written.
+
+    Activations are moved up to 1 … 255: AVX-512 multiplies unsigned numbers by signed ones, and for two signed ones
+    oneDNN has a fast product with AMX only.
+    """
 
     def __init__(self, weight: Tensor, scale: Tensor) -> None:
         self.weight = weight
@@ -127,9 +135,11 @@ class PackedSums:
         self.packed = torch.ops.onednn.qlinear_prepack(self.weight, [n_pieces, self.weight.shape[1]])
 
     def __call__(self, x: Tensor) -> Tensor:
-        whole = x.to(torch.int8)
+        moved = (x + ZERO).to(torch.uint8)
         run = torch.ops.onednn.qlinear_pointwise
-        y: Tensor = run(whole, 1.0, 0, self.packed, self.scale, self.zero, None, 1.0, 0, torch.float32, "none", [], "")
+        y: Tensor = run(
+            moved, 1.0, ZERO, self.packed, self.scale, self.zero, None, 1.0, 0, torch.float32, "none", [], ""
+        )
         return y
 
 
