@@ -16,6 +16,7 @@ from polyseme.extras import later
 
 if TYPE_CHECKING:
     from polyseme.api import Model, load
+    from polyseme.claims.check_claims import check_claims
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files.vector_files import read_vectors
     from polyseme.transfer.task_folder import load_task_model
@@ -103,6 +104,7 @@ _HOMES = {
     **dict.fromkeys(("StackedWordEncoder", "WordEncoder"), "word_encoder"),
     "attention_heads": "verbs.heads",
     "build_corpus": "verbs.corpus",
+    "check_claims": "claims.check_claims",
     "convert_model": "verbs.convert",
     "list_models": "verbs.models",
     "list_recipes": "verbs.recipes",
@@ -128,6 +130,7 @@ __all__ = [
     "benchmark",
     "build_corpus",
     "cells",
+    "check_claims",
     "compare",
     "concordance",
     "convert_model",

@@ -19,6 +19,7 @@ from polyseme.cli import VERBS, main
 from polyseme.verb_options.model_options import ConvertOptions
 
 FUNCTIONS = {verb: verb for verb in VERBS} | {
+    "claims": "check_claims",
     "convert": "convert_model",
     "corpus": "build_corpus",
     "heads": "attention_heads",
@@ -119,6 +120,9 @@ SOME_VALUE = {
     "data": "tasks",
     "resume": "run",
     "stop_after": "9min",
+    "show": True,
+    "small": True,
+    "jobs": 3,
     "as_published": True,
     "recipe": "bert-mini",
     "budget": "3steps",

@@ -73,6 +73,7 @@ LINES: Mapping[str, Sequence[str]] = {
         "--source texts.txt --target texts.txt --tokenizer byte-bpe --frame transformer --vocab-size 300 --workers 1 "
         "-o out",
     ),
+    "claims": ("", "heads-follow-relations --show"),
     "sweep": (
         f"pretrain models/corpus --recipe bert-tiny --budget 1steps {_TINY} --over mask_rate=0.1,0.4 "
         "--jobs 0 -o out.html",

@@ -34,6 +34,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "distill": "Train a small student to do what a larger model does.",
         "corpus": "Build a corpus of pieces from raw text, ready for pretraining.",
         "sweep": "Pretrain or fine-tune over a grid of settings, in one table.",
+        "claims": "Run claims of the literature, each with the rule that decides.",
     },
     "Transfer": {
         "finetune": "Fit a model to a task, frozen or fine-tuned.",

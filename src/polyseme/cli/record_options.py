@@ -42,7 +42,7 @@ MEMORY_ADVICE = (
 """What helps against a lack of memory, where a command has the option."""
 
 
-def command_of(record: type[Options], *, json: bool = False) -> Callable[[Callable[..., None]], click.Command]:
+def command_of(record: type[Options], *, json: bool = False) -> Callable[[Callable[..., int | None]], click.Command]:
     """A command with an argument or option for every field of a record but callbacks, and `--json` on request."""
     return click.command(cls=Command, params=parameters_of(record, json=json))
 

@@ -70,19 +70,23 @@ def sweep_page(
     notes: Sequence[str],
 ) -> str:
     """The page, self-contained and without scripts."""
-    charts = [
+    parts = [
+        f"<h1>{escaped(title)}</h1>",
+        figures_table(columns, rows, names=2),
+        *(f'<p class="faint">{escaped(note)}</p>' for note in notes),
+        *sweep_charts(settings, figures),
+    ]
+    return page(title, "\n".join(parts), style=f"{FIGURES_STYLE}\n{CHART_STYLE}")
+
+
+def sweep_charts(settings: Sequence[str], figures: Sequence[PictureFigure]) -> list[str]:
+    """Each figure as an element of a page, which needs `CHART_STYLE`."""
+    return [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {panel.height}" role="img" aria-label="{escaped(figure.name)}">'
         f"{''.join(panel.parts)}</svg>"
         for figure in figures
         for panel in [_panel(settings, figure)]
     ]
-    parts = [
-        f"<h1>{escaped(title)}</h1>",
-        figures_table(columns, rows, names=2),
-        *(f'<p class="faint">{escaped(note)}</p>' for note in notes),
-        *charts,
-    ]
-    return page(title, "\n".join(parts), style=f"{FIGURES_STYLE}\n{CHART_STYLE}")
 
 
 def _panel(settings: Sequence[str], figure: PictureFigure) -> _Panel:

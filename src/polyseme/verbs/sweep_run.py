@@ -232,7 +232,7 @@ def _finetuned(
         report = lambda each: say(f"step {each.done:,}/{each.n_steps:,}")  # noqa: E731
         finetune(**_typed(request.options, FinetuneTaskOptions), seeds=[request.seed], output=place, on_report=report)
     read = FinetuneReport.from_json(load_json(place / REPORT, kind=dict))
-    return _of_finetuning(read), RunCost.of(read.ledger, side_by_side=request.side_by_side)
+    return finetuning_figures(read), RunCost.of(read.ledger, side_by_side=request.side_by_side)
 
 
 _FIRST = {"pretrain": _pretrained, "finetune": _finetuned}
@@ -309,7 +309,8 @@ def _benchmarked(model: Path, options: Mapping[str, Any]) -> Figures:
     return figures
 
 
-def _of_finetuning(report: FinetuneReport, task: str = "") -> Figures:
+def finetuning_figures(report: FinetuneReport, task: str = "") -> Figures:
+    """The metrics of every split, with their sampling errors; of several seeds their median."""
     return {
         f"{task} {metric} on {split}".lstrip(): Figure(
             value=summary.median, unit="share", error=sampling_error(metric, summary.median, report.sizes.get(split, 0))
@@ -321,7 +322,7 @@ def _of_finetuning(report: FinetuneReport, task: str = "") -> Figures:
 
 def _finetuned_further(model: Path, options: Mapping[str, Any]) -> Figures:
     report = finetune(**options, model=model)
-    return _of_finetuning(report, report.task)
+    return finetuning_figures(report, report.task)
 
 
 FOLLOWING: Mapping[str, Callable[[Path, Mapping[str, Any]], Figures]] = {

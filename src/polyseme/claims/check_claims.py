@@ -1,0 +1,268 @@
+"""`claims`: the claims of the literature, what is known of them, and a run of one or all."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyseme import __version__
+from polyseme.claims.claim import Claim
+from polyseme.claims.claim_page import claim_page, condition_rows
+from polyseme.claims.claim_result import MADE_BY, ClaimResult, packaged_results
+from polyseme.claims.claim_table import CLAIMS
+from polyseme.claims.data_sources import data_folder
+from polyseme.claims.lab import Lab
+from polyseme.errors import OptionError, nearest
+from polyseme.files.atomic import check_output, whole_file
+from polyseme.json_reading import load_json
+from polyseme.options import flat
+from polyseme.parts.device import find_device
+from polyseme.result_tables import ResultList, Table
+from polyseme.training.budget import parse_time
+from polyseme.verb_options.claims_options import ClaimsOptions
+from polyseme.verbs.sweep_run import PausedError
+
+ALL = "all"
+HEADER = ("claim", "verdict", "minutes", "source", "what is claimed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimReport:
+    """A claim, and what is known of it."""
+
+    claim: Claim
+    results: Sequence[ClaimResult]
+    """Those that the package brings; of a run, the new one first."""
+    message: str = ""
+    """Why a run has not ended."""
+
+    @property
+    def verdict(self) -> str:
+        """In short, with the size and what makes a result differ from a new one."""
+        return "; ".join(_verdict(self.claim, result) for result in self.results) or "not run yet"
+
+    @property
+    def minutes(self) -> str:
+        """The smallest honest budget, and that of the small size."""
+        small = "" if self.claim.small_minutes is None else f"; small: {self.claim.small_minutes:g} on a CPU"
+        device = "a GPU" if self.claim.device == "gpu" else "a CPU"
+        return f"{self.claim.minutes:g} on {device}{small}"
+
+    def row(self) -> tuple[str, ...]:
+        """For tables."""
+        return (self.claim.name, self.verdict, self.minutes, self.claim.source, self.claim.text)
+
+    def lines(self) -> list[str]:
+        """All that is known, in words."""
+        claim = self.claim
+        lines = [
+            f"{claim.name}: {claim.text}",
+            f"source: {claim.source}",
+            f"run: {claim.runs}",
+            f"minutes: {self.minutes}",
+        ]
+        lines.append(f"rule: {claim.rule_text}")
+        if claim.small_lacks:
+            lines.append(f"what --small cannot show: {claim.small_lacks}")
+        if claim.script:
+            lines.append(f"it is run by: {claim.script}")
+        if claim.observed:
+            lines.append(f"observed before there was a rule, which decides nothing: {claim.observed}")
+        for result in self.results:
+            lines.append(f"result: {_verdict(claim, result)}, {result.minutes:.1f} minutes on {result.device}")
+            lines += [f"  {condition}: {' '.join(cells)}" for condition, *cells in condition_rows(result)]
+            lines += [f"  {result.note}"] if result.note else []
+        return [*lines, *([self.message] if self.message else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        """With every figure."""
+        claim = self.claim
+        names = (
+            "name",
+            "text",
+            "source",
+            "runs",
+            "device",
+            "minutes",
+            "small_minutes",
+            "small_lacks",
+            "seeds",
+            "script",
+        )
+        return {
+            **{name: getattr(claim, name) for name in names},
+            "data": list(claim.data),
+            "rule": claim.rule_text,
+            "observed": claim.observed,
+            "verdict": self.verdict,
+            "results": [result.to_json() for result in self.results],
+            "message": self.message,
+        }
+
+
+def _verdict(claim: Claim, result: ClaimResult) -> str:
+    """A verdict, with the small size, an earlier version or an earlier rule beside it."""
+    asides = ["small"] if result.size == "small" else []
+    if result.version != __version__:
+        asides.append(f"polyseme {result.version}")
+    if result.rule != claim.rule_text:
+        asides.append("by an earlier rule")
+    return result.verdict if not asides else f"{result.verdict} ({', '.join(asides)})"
+
+
+def claims_table(reports: Sequence[ClaimReport]) -> Table:
+    """All claims, a line each."""
+    return Table.of(f"{len(reports)} claims", HEADER, reports, ClaimReport.row)
+
+
+@flat(ClaimsOptions)
+def check_claims(options: ClaimsOptions) -> ResultList[ClaimReport]:
+    """The claims of the literature and what is known of them; or run one, or all.
+
+    A run is resumed by the same call. Its rule was written before any result was known, and is stored with the result.
+
+        >>> polyseme.check_claims()                                                          # doctest: +SKIP
+        >>> polyseme.check_claims("cache-helps", small=True, output="claim.html")            # doctest: +SKIP
+    """
+    chosen = _chosen(options)
+    if options.name is None or options.show:
+        return _listed([ClaimReport(claim=each, results=packaged_results(each.name)) for each in chosen])
+    deadline = math.inf
+    if options.stop_after is not None:
+        deadline = time.monotonic() + parse_time(options.stop_after, "stop_after")
+    if options.name != ALL:
+        [claim] = chosen
+        output = Path(options.output or f"{claim.name}.html")
+        return _listed([_carry_out(claim, options, output, output.with_suffix(".runs"), deadline)])
+    folder = Path(options.output or "claims")
+    chosen = [each for each in chosen if _fits(each, options)]
+    for each in chosen:
+        _prepare(each, options, folder / f"{each.name}.html")
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {each.name: folder / f"{each.name}.html" for each in chosen}
+    return _listed([_carry_out(each, options, pages[each.name], folder / "runs", deadline) for each in chosen])
+
+
+def _listed(reports: Sequence[ClaimReport]) -> ResultList[ClaimReport]:
+    return ResultList(reports, claims_table)
+
+
+def _chosen(options: ClaimsOptions) -> list[Claim]:
+    """The claims that are named; what cannot be run as it was named is refused."""
+    if options.name is None:
+        changed = options.changed().keys() - {"on_report", "progress"}
+        if changed:
+            raise OptionError(f"{', '.join(sorted(changed))} would change nothing of a list. Name a claim, or: all.")
+        return [*CLAIMS.values()]
+    if options.name == ALL:
+        if options.budget is not None:
+            raise OptionError("A budget is that of one claim. Name one, or leave the budget out.")
+        return [*CLAIMS.values()]
+    if options.name not in CLAIMS:
+        raise OptionError(f"There is no claim {options.name!r}. {nearest(options.name, [*CLAIMS, ALL])}")
+    return [CLAIMS[options.name]]
+
+
+def _fits(claim: Claim, options: ClaimsOptions) -> bool:
+    """Whether a claim is among all that a call can run: of this size, and on this device."""
+    if claim.run is None:
+        return False
+    if options.small:
+        return claim.small_minutes is not None
+    return claim.device == "cpu" or torch.device(find_device(options.device)).type == "cuda"
+
+
+def _prepare(claim: Claim, options: ClaimsOptions, output: Path) -> tuple[float, Path]:
+    """The factor of the smallest honest budget, and the folder of the data; what would fail later is refused."""
+    if claim.run is None:
+        raise OptionError(
+            f"The claim {claim.name!r} is run by {claim.script}, which has its rule. Run that; --show (show=True) "
+            "shows what it gave."
+        )
+    if options.small and claim.small_minutes is None:
+        where = "on a CPU as it is" if claim.device == "cpu" else "on a GPU alone"
+        raise OptionError(f"The claim {claim.name!r} has no small size: it runs {where}. Leave --small (small=…) out.")
+    least = claim.minutes if claim.small_minutes is None or not options.small else claim.small_minutes
+    factor = 1.0
+    if options.budget is not None:
+        factor = parse_time(options.budget, "budget") / 60 / least
+    if factor < 1 - 1e-9:
+        raise OptionError(
+            f"The claim {claim.name!r} cannot be tried honestly in {options.budget}: it needs {least:g} minutes of "
+            f"{'two CPU cores' if options.small or claim.device == 'cpu' else 'an H200'} for all its runs. Give as "
+            f"much or more{', or try --small (small=True)' if not options.small and claim.small_minutes else ''}."
+        )
+    device = torch.device(find_device(options.device)).type
+    if claim.device == "gpu" and not options.small and device == "cpu":
+        small = "" if claim.small_minutes is None else (
+            f" On a CPU, --small (small=True) runs it in about {claim.small_minutes:g} minutes."
+        )  # fmt: skip
+        raise OptionError(
+            f"The claim {claim.name!r} takes {claim.minutes:g} minutes of a GPU, and this is a CPU.{small}"
+        )
+    if output.suffix != ".html":
+        raise OptionError(f"The output of a claim is a page, NAME.html. Got {str(output)!r} instead.")
+    folder = data_folder(options.data, claim.data, claim.name)
+    for file in (output, output.with_suffix(".json")):
+        if output.parent.exists():
+            check_output(file, force=options.force or _is_ours(output))
+    return factor, folder
+
+
+def _is_ours(output: Path) -> bool:
+    """Whether these files are a claim's."""
+    try:
+        content = load_json(output.with_suffix(".json"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and MADE_BY in content
+
+
+def _carry_out(claim: Claim, options: ClaimsOptions, output: Path, work: Path, deadline: float) -> ClaimReport:
+    """Run a claim as far as there is time; a finished one is written."""
+    factor, data = _prepare(claim, options, output)
+    known = packaged_results(claim.name)
+    work = work / "small" if options.small else work
+    work.mkdir(parents=True, exist_ok=True)
+    lab = Lab(
+        claim=claim.name,
+        folder=work,
+        data=data,
+        n_seeds=claim.seeds,
+        small=options.small,
+        factor=factor,
+        device=options.device,
+        jobs=options.jobs,
+        deadline=deadline,
+        on_report=None if options.on_report is None else functools.partial(options.on_report, claim.name),
+        progress=options.progress,
+    )
+    assert claim.run is not None  # prepared
+    try:
+        runs = claim.run(lab)
+    except PausedError as error:
+        return ClaimReport(claim=claim, results=known, message=f"{claim.name}: {error}")
+    result = ClaimResult.of(claim, runs, size="small" if options.small else "full", device=_named(lab), factor=factor)
+    for path, text in (
+        (output, claim_page(claim, result)),
+        (output.with_suffix(".json"), json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"),
+    ):
+        with whole_file(path, force=True) as new:
+            new.write_text(text, encoding="utf-8")
+    return ClaimReport(claim=claim, results=[result, *known])
+
+
+def _named(lab: Lab) -> str:
+    """The device, as results name it."""
+    device = torch.device(find_device(lab.device))
+    return (
+        torch.cuda.get_device_name(device) if device.type == "cuda" else f"a CPU with {torch.get_num_threads()} threads"
+    )

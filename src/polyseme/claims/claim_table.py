@@ -1,0 +1,90 @@
+"""The claims, in the order in which lists show them, and those that cannot be tried here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyseme.claims import (
+    all_pieces,
+    anisotropy,
+    cache_helps,
+    distilled_student,
+    dynamic_masking,
+    generator_size,
+    heads_can_go,
+    heads_follow_relations,
+    input_formats,
+    layers_and_tasks,
+    mask_mismatch,
+    mask_rate,
+    mask_rate_low,
+    masked_beats_causal,
+    next_sentence,
+    nnlm_with_kn5,
+    objective_ablations,
+    replaced_beats_masked,
+    scaled_attention,
+    transformer_or_lstm,
+)
+from polyseme.claims.claim import Claim, NotShown
+
+_FILES: Sequence[Any] = (
+    nnlm_with_kn5,
+    cache_helps,
+    transformer_or_lstm,
+    layers_and_tasks,
+    masked_beats_causal,
+    mask_rate,
+    mask_rate_low,
+    mask_mismatch,
+    dynamic_masking,
+    next_sentence,
+    input_formats,
+    replaced_beats_masked,
+    all_pieces,
+    generator_size,
+    objective_ablations,
+    distilled_student,
+    heads_can_go,
+    heads_follow_relations,
+    anisotropy,
+    scaled_attention,
+)
+CLAIMS: Mapping[str, Claim] = {
+    claim.name: claim for file in _FILES for claim in (file.CLAIMS if hasattr(file, "CLAIMS") else (file.CLAIM,))
+}
+"""By name."""
+NOT_SHOWN = (
+    NotShown(
+        text="Batches of 8,000 rows train better than batches of 256.",
+        source="Liu et al. 2019, Table 3",
+        reason="A batch of 8,000 rows of 512 is a tenth of all text there is here, and two of them are an epoch.",
+    ),
+    NotShown(
+        text="Ten times the text, 160 GB instead of 16, makes a better model.",
+        source="Liu et al. 2019, Table 4",
+        reason="There are 100 MB of text here; a share of it against all of it is another claim, about small texts.",
+    ),
+    NotShown(
+        text="BERT-xlarge is worse than BERT-large, and ALBERT-xxlarge is better than both.",
+        source="Lan et al. 2020, Tables 2 and 3",
+        reason="Models of a billion parameters take days of many devices, and degrade only after long training.",
+    ),
+    NotShown(
+        text="A biLM is better than a forward LM by 0.2 F1 in named entities, and a better one by 0.3.",
+        source="Peters et al. 2017",
+        reason="Test sets of named entities have sampling errors of 1.2 to 1.8 points; CoNLL-2003 is not free.",
+    ),
+    NotShown(
+        text="Models of 175 billion parameters learn from a few examples in the prompt.",
+        source="Brown et al. 2020",
+        reason="What is to be shown appears at sizes that are thousands of times those of an hour of one GPU.",
+    ),
+    NotShown(
+        text="One model of a hundred languages transfers to languages that it was not fitted to.",
+        source="Conneau et al. 2020",
+        reason="All text here is English.",
+    ),
+)
+"""Listed with the reason."""

@@ -1,0 +1,26 @@
+"""DistilBERT's claim: the table of experiments/distillation.py, which has a rule from before its results."""
+
+from __future__ import annotations
+
+from polyseme.claims.claim import Claim
+from polyseme.claims.script_rules import script_rule
+
+SCRIPT = "experiments/distillation.py"
+CLAIMS = (
+    Claim(
+        name="distilled-student",
+        text=(
+            "A distilled student with half of the layers keeps 95% of its teacher, and beats the same shape from "
+            "scratch."
+        ),
+        source="Sanh et al. 2019, Table 1 (97%)",
+        runs=(
+            "The packaged encoder distilled to 6 of its 12 layers, and 6 layers from scratch, each fine-tuned to five "
+            "tasks."
+        ),
+        rule=script_rule(SCRIPT),
+        script=SCRIPT,
+        minutes=30,
+        seeds=1,
+    ),
+)

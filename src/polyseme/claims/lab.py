@@ -1,0 +1,168 @@
+"""Where the experiment of a claim runs: its folder, its data and seeds, its size, and the time that is left.
+
+Runs are kept in one folder, by name; claims that name the same run share it. A finished run is not repeated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyseme import __version__
+from polyseme.errors import PolysemeError
+from polyseme.json_reading import load_json
+from polyseme.parts.device import find_device
+from polyseme.sweeps.grid import ROW
+from polyseme.sweeps.run_queue import SweepProgress
+from polyseme.sweeps.sweep_report import Figure, RunCost, RunResult
+from polyseme.training.energy_ledger import Ledger, Meter
+from polyseme.training.run_folder import write_json
+from polyseme.types import Progress
+from polyseme.verbs.finetune import finetune
+from polyseme.verbs.sweep import sweep
+from polyseme.verbs.sweep_run import PLACE, STOPPED, PausedError, finetuning_figures
+
+MEASURED = "measured"
+"""The folder with what was measured besides sweeps."""
+Figures = Mapping[str, Figure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab:
+    """One claim's place."""
+
+    claim: str
+    folder: Path
+    data: Path
+    n_seeds: int
+    small: bool = False
+    factor: float = 1.0
+    """How many times the smallest honest budget there is."""
+    device: str = "auto"
+    jobs: int | None = None
+    deadline: float = math.inf
+    """By `time.monotonic`."""
+    on_report: Callable[[SweepProgress], None] | None = None
+    progress: Progress | None = None
+
+    @property
+    def tasks(self) -> str:
+        """The folder of the tasks' data."""
+        return str(self.data / "tasks")
+
+    @property
+    def seeds(self) -> range:
+        return range(self.n_seeds)
+
+    def texts(self, *names: str) -> list[str]:
+        """Files of raw text by name; none named: all that may be published."""
+        every = sorted((self.data / "corpus").glob("*.xz"))
+        chosen = [
+            each for each in every if (each.name.partition(".")[0] in names if names else "news-01" not in each.name)
+        ]
+        return [str(each) for each in chosen]
+
+    def budget(self, amount: float, unit: str) -> str:
+        """So much work, times what the budget of the claim allows."""
+        return f"{amount * self.factor:.6g}{unit}"
+
+    def sweep(self, name: str, verb: str, argument: Any, **options: Any) -> list[RunResult]:
+        """Runs of a sweep, all finished; the folder has the name, and claims may share it."""
+        seconds = self._seconds_left()
+        result = sweep(
+            verb,
+            argument,
+            **{"seeds": self.n_seeds, **options},
+            output=self.folder / f"{name}.html",
+            device=self.device,
+            jobs=self.jobs,
+            stop_after=None if math.isinf(seconds) else f"{seconds:.0f}s",
+            on_report=self.on_report,
+            **({"progress": self.progress} if verb == "pretrain" else {}),
+        )
+        failed = result.of_state("failed")
+        if failed:
+            raise PolysemeError(f"Of the claim {self.claim}, the run {failed[0].name} failed: {failed[0].message}")
+        if result.of_state("unfinished"):
+            raise PausedError(STOPPED)
+        return [dataclasses.replace(run, folder=str(Path(run.folder).relative_to(self.folder))) for run in result.runs]
+
+    def model(self, run: RunResult) -> Path:
+        """The folder of what a run of a sweep has written."""
+        return self.folder / run.folder / PLACE
+
+    def measure(self, row: str, seed: int, figures: Callable[[], Figures], *, shared: str = "") -> RunResult:
+        """A row that no sweep has: figures are computed once, with what that cost.
+
+        Args:
+            row: what tables call it.
+            seed: of several rows with this name.
+            figures: computes them.
+            shared: the name of what several claims measure alike; empty: it is this claim's alone.
+        """
+        name = f"{shared or self.claim}.{row}.{seed}".replace("/", "-")
+        file = self.folder / MEASURED / f"{name}.json"
+        if not file.is_file():
+            self._seconds_left()
+            meter, began = Meter(self._device()), time.perf_counter()
+            values = figures()
+            ledger = Ledger.of(
+                pieces=0, flops=0.0, seconds=time.perf_counter() - began, steps=0, device=self._device(),
+                joules=meter.stop(), measured=meter.measured,
+            )  # fmt: skip
+            record = RunResult(
+                name=name,
+                settings={ROW: row},
+                seed=seed,
+                folder=f"{MEASURED}/{file.name}",
+                state="finished",
+                figures=values,
+                cost=RunCost.of(ledger),
+                version=__version__,
+            )
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(file, json.loads(json.dumps(dataclasses.asdict(record))))
+        return RunResult.from_json(load_json(file, kind=dict))
+
+    def finetune(self, row: str, seed: int, task: str, *, shared: str = "", **options: Any) -> RunResult:
+        """A row that is a model fitted to a task, with that seed."""
+
+        def figures() -> Figures:
+            report = finetune(task, data=self.tasks, seeds=[seed], device=self.device, **options)
+            return finetuning_figures(report, task)
+
+        return self.measure(row, seed, figures, shared=shared)
+
+    def _device(self) -> str:
+        return str(find_device(self.device))
+
+    def _seconds_left(self) -> float:
+        seconds = self.deadline - time.monotonic()
+        if seconds < 1:
+            raise PausedError(STOPPED)
+        return seconds
+
+
+def renamed(runs: Sequence[RunResult], rows: Mapping[str, str] | str) -> list[RunResult]:
+    """Runs under the names of rows; of several, those that have a name."""
+    if isinstance(rows, str):
+        return [dataclasses.replace(run, settings={ROW: rows}) for run in runs]
+    return [
+        dataclasses.replace(run, settings={ROW: rows[run.settings[ROW]]}) for run in runs if run.settings[ROW] in rows
+    ]
+
+
+def with_measured(run: RunResult, measured: RunResult) -> RunResult:
+    """A run with what was measured of it later: its figures, and what they cost."""
+    return dataclasses.replace(run, figures={**run.figures, **measured.figures}, cost=run.cost.add(measured.cost))
+
+
+def of_row(runs: Sequence[RunResult], row: str, seed: int) -> RunResult:
+    """The run of a row with a seed."""
+    return next(run for run in runs if run.settings[ROW] == row and run.seed == seed)

@@ -1,0 +1,43 @@
+"""`polyseme claims`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polyseme
+from polyseme.cli.printing import print_json, print_text
+from polyseme.cli.record_options import command_of
+from polyseme.cli.terminal import SweepLine, print_table
+from polyseme.verb_options.claims_options import ClaimsOptions
+
+HEADER = ("claim", "verdict", "minutes", "source", "what is claimed")
+UNFINISHED = 1
+
+
+@command_of(ClaimsOptions, json=True)
+def command(as_json: bool, **settings: Any) -> int:
+    """List the claims of the literature with their verdicts; or run one, [NAME], and say what came of it.
+
+    Each claim has a rule that was written before its run and says what would refute it, and the smallest honest run:
+    minutes of a GPU, or with --small of a CPU. The same command resumes a run. The page has the verdict, the table and
+    the figures. all runs every claim that this device can run; claims share what they train. The exit code is 1 where
+    the time was over before the end.
+
+    \b
+    Examples:
+      polyseme claims
+      polyseme claims attention-beats-bottleneck --show
+      polyseme claims cache-helps --small -o claim.html
+      polyseme claims attention-beats-bottleneck --budget 12min -o claim.html
+      polyseme claims all --jobs 8 --stop-after 9min -o runs/claims
+    """
+    with SweepLine() as line:
+        reports = polyseme.check_claims(**settings, on_report=lambda _, report: line.report(report), progress=line.bar)
+    if as_json:
+        print_json([each.to_json() for each in reports], indent=2)
+    elif settings["name"] is None:
+        print_table([each.row() for each in reports], header=HEADER)
+        print_text("\nOf one claim, what is run and what would refute it: polyseme claims NAME --show")
+    else:
+        print_text("\n\n".join("\n".join(each.lines()) for each in reports))
+    return UNFINISHED if any(each.message for each in reports) else 0
