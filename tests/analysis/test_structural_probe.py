@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 import polyseme
 from polyseme.analysis import structural_probe as probe
-from polyseme.analysis.dependency_trees import Tree, Treebank
+from polyseme.analysis.dependency_trees import Tree, Treebank, read_treebank
 from polyseme.analysis.structural_findings import StructuralFindings, probe_structure
 from polyseme.analysis.structural_probe import (
     ParsedVectors,
@@ -237,6 +237,17 @@ def conllu(trees: list[Tree]) -> str:
         lines += [f"{at}\t{word}\t_\tX\t_\t_\t{tree.heads[at - 1]}\tdep\t_\t_" for at, word in enumerate(tree.words, 1)]
         lines.append("")
     return "\n".join(lines) + "\n"
+
+
+def test_a_limit_takes_sentences_from_the_whole_of_a_treebank(tmp_path: Path) -> None:
+    trees = random_trees(9)
+    train, test = tmp_path / "train.conllu", tmp_path / "test.conllu"
+    for file in (train, test):
+        file.write_text(conllu(trees), encoding="utf-8")
+    treebank = read_treebank(test, train=train, max_sentences=3)
+    assert [tree.words for tree in treebank.train] == [trees[number].words for number in (0, 3, 6)]
+    halves = read_treebank(test, max_sentences=2)
+    assert [tree.words for tree in halves.test] == [trees[number].words for number in (1, 5)]
 
 
 def test_probe_reads_trees_on_request(tmp_path: Path) -> None:

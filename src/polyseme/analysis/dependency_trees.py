@@ -11,7 +11,7 @@ from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, nam
 from polyseme.errors import InputError, OptionError
 from polyseme.files.rows import Row, read_rows, shown
 from polyseme.files.source import COMPRESSIONS
-from polyseme.tasks.splits import split_files
+from polyseme.tasks.splits import evenly_spaced, split_files
 from polyseme.text.documents import make_document
 from polyseme.types import Document
 
@@ -41,15 +41,10 @@ class Tree:
         return make_document(self.words, id=self.id)
 
 
-def read_trees(source: AnyPath, *, max_sentences: int | None = None) -> list[Tree]:
+def read_trees(source: AnyPath) -> list[Tree]:
     """The sentences of a CoNLL-U file, or of several; a tree that is none is refused with its place."""
-    trees: list[Tree] = []
     with read_rows(str(source), format="conllu", fields=["head", "deprel", "upos"]) as rows:
-        for row in rows:
-            if len(trees) == max_sentences:
-                break
-            trees.append(_tree(row))
-    return trees
+        return [_tree(row) for row in rows]
 
 
 def _tree(row: Row) -> Tree:
@@ -104,16 +99,14 @@ def read_treebank(
         treebank: a benchmark (ud-ewt), or a CoNLL-U file, on which figures are read.
         data: the folder of a benchmark.
         train: a file to choose by; None: the benchmark's own, or of a single file every second sentence.
-        max_sentences: at most so many of each of the two.
+        max_sentences: at most so many of each of the two, evenly spaced: treebanks are sorted by genre.
     """
     files = treebank_files(treebank, data, train)
     if "train" in files:
-        trees = {split: read_trees(file, max_sentences=max_sentences) for split, file in files.items()}
-        first, second = trees["train"], trees["test"]
+        first, second = (read_trees(files[split]) for split in ("train", "test"))
         named = f"{files['train']} and {files['test']}" if is_file(treebank) else str(treebank)
     else:
-        limit = None if max_sentences is None else 2 * max_sentences
-        both = read_trees(files["test"], max_sentences=limit)
+        both = read_trees(files["test"])
         if len(both) < 2:
             raise InputError(
                 f"{files['test']} has one sentence. Some sentences are needed to choose or fit by, and others for the "
@@ -121,6 +114,7 @@ def read_treebank(
             )
         first, second = both[::2], both[1::2]
         named = f"{files['test']}, every second sentence"
+    first, second = evenly_spaced(first, max_sentences), evenly_spaced(second, max_sentences)
     return Treebank(first, second, f"{named}: chosen on {len(first):,} sentences, read on {len(second):,} others")
 
 

@@ -6,10 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from polyseme.files.source import COMPRESSIONS
 from polyseme.tasks.data_columns import DEV_SHARE
 from polyseme.tasks.items import Item, labels_in
+
+T = TypeVar("T")
 
 Patterns = Mapping[str, tuple[str, ...]]
 """Of each split the names that its file goes by, in order of preference; `*` stands for anything."""
@@ -25,6 +28,13 @@ def split_files(folder: Path, patterns: Patterns) -> dict[str, Path]:
                 files[split] = places[0]
                 break
     return files
+
+
+def evenly_spaced(items: Sequence[T], most: int | None) -> Sequence[T]:
+    """At most so many items, from the whole of a list that may be sorted; None: all."""
+    if most is None or most >= len(items):
+        return items
+    return [items[number * len(items) // most] for number in range(most)]
 
 
 def is_sample(file: Path) -> bool:

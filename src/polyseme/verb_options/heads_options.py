@@ -42,7 +42,7 @@ class HeadsOptions(AnalysisOptions):
         default="all that are frequent enough",
     )
     min_count: int = option(50, "Words that a relation must have in each part, where none is named.", "N")
-    max_sentences: int | None = option(None, "Most sentences that are read of each part.", "N", default="all")
+    max_sentences: int | None = option(None, "Most sentences of each part, evenly spaced.", "N", default="all")
     importance: Sources | None = option(
         None,
         "Held-out texts on which the importance of each head is measured, too (Michel et al. 2019), by how well the "

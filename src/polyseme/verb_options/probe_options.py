@@ -86,9 +86,7 @@ class ProbeOptions(StackOption, AnalysisOptions):
         default="labels",
     )
     rank: int = option(64, "For --structural: dimensions that vectors are mapped to, at most their own width.", "N")
-    max_items: int | None = option(
-        None, "Most items (sentences) of each split: evenly spaced; for --structural the first.", "N", default="all"
-    )
+    max_items: int | None = option(None, "Most items (sentences) of each split, evenly spaced.", "N", default="all")
     pool: str | None = option(
         None, "How the pieces of a word become one vector: first, last, mean, max.", "POOLING", default="mean"
     )

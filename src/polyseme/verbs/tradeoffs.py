@@ -21,6 +21,7 @@ from polyseme.metrics.report_files import check_report_output, write_report
 from polyseme.options import check_choice, flat
 from polyseme.result_tables import counted
 from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.splits import evenly_spaced
 from polyseme.transfer.evaluate_task import labeled_data
 from polyseme.transfer.task_ensemble import SAME
 from polyseme.transfer.task_folder import load_task_model, task_card
@@ -76,16 +77,13 @@ def tradeoffs(options: TradeoffsOptions) -> Report:
     return report
 
 
-def _items(task: TaskData, most: int | None) -> tuple[str, list[Item]]:
+def _items(task: TaskData, most: int | None) -> tuple[str, Sequence[Item]]:
     """The labeled items of dev, else of another split than train; at most so many, evenly spaced."""
     labeled = {split: [item for item in items if item.gold is not None] for split, items in task.splits.items()}
     chosen = sorted((split for split in labeled if labeled[split]), key=("dev", "test", "train").index)
     if not chosen:
         raise InputError(f"{task.name} has no labels, so there is nothing to score.")
-    items = labeled[chosen[0]]
-    if most is not None and most < len(items):
-        items = [items[number * len(items) // most] for number in range(most)]
-    return chosen[0], items
+    return chosen[0], evenly_spaced(labeled[chosen[0]], most)
 
 
 def _forms(names: Sequence[str], folder: Path, scratch: Path, notes: list[str]) -> list[Form]:

@@ -25,6 +25,7 @@ from polyseme.tasks.encoder_rows import document_of, second_of
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import check_there
+from polyseme.tasks.splits import evenly_spaced
 from polyseme.tasks.tag import NOT_GIVEN
 from polyseme.text.tag_schemes import spans_of
 from polyseme.transfer.frozen_features import Key, key_of
@@ -100,7 +101,7 @@ def targets_of(data: TaskData, *, unit: Unit | None, splits: Sequence[str], max_
     table, notes = _Table(), list(data.notes)
     numbers: dict[str, NDArray[np.int64]] = {}
     for split in splits:
-        items = _spaced(data.splits[split], max_items)
+        items = evenly_spaced(data.splits[split], max_items)
         if len(items) < len(data.splits[split]):
             notes.append(f"{len(items):,} of {len(data.splits[split]):,} items of {split}, evenly spaced.")
         before = len(table.labels)
@@ -118,12 +119,6 @@ def _usual_unit(data: TaskData) -> Unit:
     if not KINDS[data.kind].labels_words:
         return "spans"
     return "words" if data.scheme is None else "spans"
-
-
-def _spaced(items: Sequence[Item], most: int | None) -> Sequence[Item]:
-    if most is None or most >= len(items):
-        return items
-    return [items[number * len(items) // most] for number in range(most)]
 
 
 # --- examples of an item ----------------------------------------------------------------------------------------------
