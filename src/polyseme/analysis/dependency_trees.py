@@ -103,18 +103,18 @@ def read_treebank(
     """
     files = treebank_files(treebank, data, train)
     if "train" in files:
-        first, second = (read_trees(files[split]) for split in ("train", "test"))
+        both = [read_trees(files[split]) for split in ("train", "test")]
         named = f"{files['train']} and {files['test']}" if is_file(treebank) else str(treebank)
     else:
-        both = read_trees(files["test"])
-        if len(both) < 2:
+        trees = read_trees(files["test"])
+        if len(trees) < 2:
             raise InputError(
                 f"{files['test']} has one sentence. Some sentences are needed to choose or fit by, and others for the "
                 "figures: take a treebank with more of them, or name another file to choose by with --train (train=…)."
             )
-        first, second = both[::2], both[1::2]
+        both = [trees[::2], trees[1::2]]
         named = f"{files['test']}, every second sentence"
-    first, second = evenly_spaced(first, max_sentences), evenly_spaced(second, max_sentences)
+    first, second = (evenly_spaced(part, max_sentences) for part in both)
     return Treebank(first, second, f"{named}: chosen on {len(first):,} sentences, read on {len(second):,} others")
 
 
