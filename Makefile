@@ -53,7 +53,7 @@ fuzz: $(DEV)  ## random command lines, minutes; SEED=… and COUNT=… repeat a 
 	$(BIN)/python tests/fuzz/run.py $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(CASE),--case $(CASE))
 
 bench: $(DEV)  ## print the tables of benchmarks/ (or of one: BENCH=benchmarks/name.py)
-	@for script in $(or $(BENCH),$(filter-out benchmarks/measure.py benchmarks/model_sizes.py,$(sort $(wildcard benchmarks/*.py)))); do \
+	@for script in $(or $(BENCH),$(filter-out benchmarks/measure.py,$(sort $(wildcard benchmarks/*.py)))); do \
 		echo "== $$script"; $(BIN)/python $$script || exit 1; \
 	done
 

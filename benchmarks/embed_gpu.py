@@ -16,10 +16,10 @@ from pathlib import Path
 
 import torch
 from measure import alternate, machine, table
-from model_sizes import size_named
 
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.inference import PackedRows, build_inference_encoder
+from polyseme.recipes.published_sizes import size_named
 
 
 def lengths_of(kind: str, count: int) -> list[int]:

@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 from measure import alternate, machine, table
-from model_sizes import SIZES
 
 from polyseme.api import DTYPES
 from polyseme.bundle import Bundle, named_tensors, new_bundle
@@ -33,6 +32,7 @@ from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.next_piece import StepByStep
 from polyseme.parts.device import find_device
+from polyseme.recipes.published_sizes import SIZES
 
 FLOORS = {
     ("gpt2", "cpu", 1): 1.1,

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from measure import machine, table
-from model_sizes import size_named
 
 from polyseme.api import DTYPES, Model, load
 from polyseme.bundle import new_bundle
@@ -27,6 +26,7 @@ from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet
 from polyseme.metrics.pair_accuracy import pair_figures
 from polyseme.parts.device import find_device
+from polyseme.recipes.published_sizes import size_named
 from polyseme.scoring.benchmark_items import PairScores, score_pairs
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.scorer import Scorer

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from polyseme.verbs.pretrain import pretrain
     from polyseme.verbs.probe import probe
     from polyseme.verbs.prune import prune
+    from polyseme.verbs.published import published
     from polyseme.verbs.recipes import list_recipes
     from polyseme.verbs.score import score
     from polyseme.verbs.senses import senses
@@ -90,6 +91,7 @@ _HOMES = {
             "probe",
             "patch",
             "prune",
+            "published",
             "senses",
             "show",
             "similar",
@@ -154,6 +156,7 @@ __all__ = [
     "pretrain",
     "probe",
     "prune",
+    "published",
     "read_vectors",
     "score",
     "senses",

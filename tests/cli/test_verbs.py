@@ -34,6 +34,7 @@ ONLY_IN_COMMANDS = {"as_json"}
 SOME_VALUE = {
     "model": "folder",
     "output": "out",
+    "systems": ("ELMo", "GPT"),
     "layer": "0",
     "pool": "first",
     "device": "cpu",

@@ -15,7 +15,7 @@ from polyseme.bundle import count_parameters, load_bundle, named_tensors, new_bu
 from polyseme.convert.bart import FAMILY, read_config, write_config
 from polyseme.convert.conversion_table import read
 from polyseme.errors import ModelError
-from published_sizes import SIZES
+from polyseme.recipes.published_sizes import SIZES
 from references import make_pair, make_reference
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer, write_tokenizer
 

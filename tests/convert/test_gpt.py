@@ -21,9 +21,9 @@ from polyseme.bundle import new_bundle, save_bundle
 from polyseme.convert.conversion_table import read
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import ModelError
+from polyseme.recipes.published_sizes import SIZES
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch
-from published_sizes import SIZES
 from references import make_reference, ragged_batch, real, reference_inputs
 from tiny_models import tiny_config, tiny_model, write_tokenizer
 from tolerance import expect

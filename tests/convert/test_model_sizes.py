@@ -8,7 +8,7 @@ import torch
 from polyseme.bundle import count_parameters
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import ModelError
-from published_sizes import SIZES, size_named
+from polyseme.recipes.published_sizes import SIZES, size_named
 from references import reference_class
 
 

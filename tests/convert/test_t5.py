@@ -19,9 +19,9 @@ from polyseme.bundle import count_parameters, load_bundle, new_bundle, save_bund
 from polyseme.convert.conversion_table import read
 from polyseme.convert.t5 import FAMILY, read_config, write_config
 from polyseme.errors import ModelError
+from polyseme.recipes.published_sizes import SIZES
 from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
-from published_sizes import SIZES
 from references import Pair, in_its_own_precision, make_pair, make_reference
 from tiny_models import TEXT, tiny_config, tiny_model, tiny_tokenizer, write_tokenizer
 from tolerance import expect

@@ -20,10 +20,10 @@ from polyseme.bundle import count_parameters
 from polyseme.convert.xlnet import FAMILY, read_config, write_config
 from polyseme.errors import ModelError
 from polyseme.parts.masks import Order
+from polyseme.recipes.published_sizes import SIZES
 from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch
-from published_sizes import SIZES
 from references import assert_close, make_pair, ragged_batch, real
 from tiny_models import TEXT, tiny_model
 from tolerance import expect

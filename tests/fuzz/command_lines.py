@@ -62,6 +62,7 @@ LINES: Mapping[str, Sequence[str]] = {
         "texts.txt -m models/bert --budget 2steps --documents line --batch-size 2 -o run",
         "--resume models/run --budget 2steps",
     ),
+    "published": ("", "glue -o out.html", "wmt --system Transformer -o out.csv"),
     "recipes": ("", "bert-base", "gpt-tiny --budget 3steps"),
     "distill": (
         "texts.txt -m models/bert --layers 1 --budget 2steps --documents line --batch-size 2 -o run",

@@ -20,8 +20,8 @@ from polyseme.objectives.generator import put, sample
 from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.replaced import Replaced
 from polyseme.parts.initialization import unfilled
+from polyseme.recipes.published_sizes import SIZES
 from polyseme.types import Batch
-from published_sizes import SIZES
 from references import assert_close, make_pair
 from tiny_models import tiny_config, tiny_tokenizer
 

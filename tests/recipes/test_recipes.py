@@ -16,11 +16,11 @@ from polyseme.objectives.permuted import Permuted
 from polyseme.objectives.spans import Spans
 from polyseme.objectives.target_selection import span_lengths
 from polyseme.recipes.pretraining_request import PretrainingRequest
+from polyseme.recipes.published_sizes import SIZES
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.training.budget import parse_budget
 from polyseme.verb_options.pretraining_options import PretrainOptions
 from polyseme.verbs.recipes import list_recipes
-from published_sizes import SIZES
 
 RECURRENT = [name for name, recipe in RECIPES.items() if recipe.family in ("lstm", "elmo")]
 

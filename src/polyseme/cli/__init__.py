@@ -64,6 +64,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Models": {
         "models": "List the packaged models, and which verb uses which.",
+        "published": "Show the papers' tables: scores, costs, sizes, with sources.",
         "show": "Show what a model is and what it can do.",
         "convert": "Convert a model to today's layout.",
     },

@@ -94,7 +94,11 @@ def _print_one(card: RecipeCard) -> None:
     rows = [(name, *(column[name] for column in columns.values())) for name in next(iter(columns.values()))]
     print_table([row for row in rows if any(row[1:])], header=("", *columns))
     if card.published_flops is not None:
-        print_text(f"\nThe published run took {card.published_flops:.1e} FLOPs.")
+        print_text(f"\nThe published run took {card.published_flops:.1e} FLOPs, by our count.")
+        if card.reported_flops:
+            print_text("As others count it (why they differ: polyseme published ratios):")
+            for text in card.reported_flops:
+                print_text(f"  {text}")
     if card.fitted is None:
         print_text("\nIts settings are the same whatever the budget.")
 

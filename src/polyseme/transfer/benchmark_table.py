@@ -13,14 +13,12 @@ from typing import Any
 
 from polyseme.datasets.suites import SUITES, Suite, SuiteTask
 from polyseme.metrics.evaluation_report import Report
+from polyseme.papers import MARK, beside, mean_over
 from polyseme.plots.benchmark_page import benchmark_page
 from polyseme.plots.charts import Bar
 from polyseme.plots.html_page import framed_page
-from polyseme.published import beside, mean_over
 from polyseme.transfer.finetune_report import FinetuneReport, Summary
 
-UNCONFIRMED = "?"
-"""Behind a published figure that could not be found again in its paper."""
 SAMPLE, DIFFERENT = "*", "†"
 """Behind the name of a task whose data is a sample of the published one's, or is other data."""
 
@@ -254,8 +252,8 @@ class BenchmarkReport:
         if any(self.result(task.name).sampled for task in shown):
             lines.append(f"{SAMPLE} trained or scored on a sample of the published split.")
         lines += [f"{DIFFERENT} {task.name}: {task.differs}." for task in shown if task.differs]
-        if any(UNCONFIRMED in cell for row in self.rows() for cell in row):
-            lines.append(f"{UNCONFIRMED} published, but unconfirmed: not found again in the paper.")
+        if any(MARK in cell for row in self.rows() for cell in row):
+            lines.append(f"{MARK} published, but from memory: found in no source.")
         return [*lines, *self.notes]
 
     # --- what is written ----------------------------------------------------------------------------------------------
@@ -356,12 +354,12 @@ def _reading(suite: Suite, compares: bool) -> str:
 
 def _figure(model: str, task: SuiteTask, metric: str) -> Any:
     rows = beside(*task.published(metric), split="test")
-    return next((row for row in rows if row.model == model), None)
+    return next((row for row in rows if row.system == model), None)
 
 
 def _published(model: str, task: SuiteTask, metric: str) -> str:
     figure = _figure(model, task, metric)
-    return "" if figure is None else f"{figure.value:.1f}{UNCONFIRMED if figure.unconfirmed else ''}"
+    return "" if figure is None else f"{figure.value:.1f}{'' if figure.checked else MARK}"
 
 
 def _published_mean(model: str, tasks: Sequence[tuple[SuiteTask, str]]) -> str:

@@ -14,6 +14,8 @@ from polyseme.parts.device import find_device
 from polyseme.recipes.budget_fit import Fit
 from polyseme.recipes.kneser_ney import CountedRecipe
 from polyseme.recipes.pretraining_request import PretrainingRequest
+from polyseme.recipes.published_counts import reported
+from polyseme.recipes.published_runs import SYSTEMS
 from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.recipe_table import COUNTED, RECIPES, recipe_named
 from polyseme.training.budget import parse_budget
@@ -64,6 +66,9 @@ class RecipeCard:
     """None: nobody published a run of this size, or how long it was."""
     published_pieces: float | None
     published_flops: float | None
+    """By our count."""
+    reported_flops: tuple[str, ...]
+    """As others count it, with sources; empty: nobody did, or the recipe is no published run."""
     scales: bool
     """Whether training is fitted to budget, device and text; else the published settings serve every budget."""
     fitted: FittedTraining | None
@@ -103,6 +108,7 @@ def _counted_card(recipe: CountedRecipe) -> RecipeCard:
         published_steps=None,
         published_pieces=None,
         published_flops=None,
+        reported_flops=(),
         scales=False,
         fitted=None,
     )
@@ -129,6 +135,7 @@ def _card(recipe: Recipe, fitted: FittedTraining | None) -> RecipeCard:
         published_steps=recipe.published_steps,
         published_pieces=recipe.published_pieces,
         published_flops=recipe.published_flops,
+        reported_flops=reported(SYSTEMS.get(recipe.name, "")),
         scales=recipe.scaling is not None,
         fitted=fitted,
         note=recipe.note,

@@ -1,0 +1,79 @@
+"""A family tree with years across: every node in a row of its own, below what it mainly comes from; an SVG file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from polyseme.plots.colors import group_color
+from polyseme.plots.html_page import escaped
+from polyseme.plots.learning_curve import WIDTH, svg_file, svg_text
+
+_LEFT, _RIGHT, _TOP, _ROW = 30, 150, 76, 19
+_STYLE = """
+.grid { stroke: #dfe5ea; stroke-width: 1 } .small { font-size: 12px }
+.branch { stroke: #8796a3; stroke-width: 1.3 } .other { stroke: #b9c4cd; stroke-width: 1; stroke-dasharray: 3 3 }
+@media (prefers-color-scheme: dark) {
+  .grid { stroke: #2c363f } .branch { stroke: #6d7c89 } .other { stroke: #46535f }
+}
+""".strip()
+
+
+class TreeNode(NamedTuple):
+    """A node, its year, and what it comes from: mainly the first, the others dashed."""
+
+    name: str
+    year: int
+    parents: Sequence[str] = ()
+    marked: bool = False
+
+
+def family_tree(title: str, nodes: Sequence[TreeNode], *, marked: str = "", unmarked: str = "") -> str:
+    """The picture; `marked` and `unmarked` say in the legend what the two colors mean."""
+    years = sorted({node.year for node in nodes})
+    step = (WIDTH - _LEFT - _RIGHT) / max(len(years) - 1, 1)
+    order = _depth_first(nodes)
+    place = {
+        node.name: (_LEFT + step * years.index(node.year), _TOP + 22 + _ROW * row) for row, node in enumerate(order)
+    }
+    bottom = _TOP + 22 + _ROW * len(order)
+    parts = [f"<style>{_STYLE}</style>"]
+    for number, year in enumerate(years):
+        x = _LEFT + step * number
+        parts.append(f'<path class="grid" d="M{x:.1f} {_TOP + 6}V{bottom - 8}"/>')
+        parts.append(svg_text(x, _TOP, str(year), "small", anchor="middle"))
+    for node in order:
+        x, y = place[node.name]
+        for number, parent in enumerate(node.parents):
+            from_x, from_y = place[parent]
+            kind = "other" if number else "branch"
+            parts.append(f'<path class="{kind}" d="M{from_x:.1f} {from_y:.1f}C{from_x:.1f} {y:.1f} {from_x:.1f} '
+                         f'{y:.1f} {x:.1f} {y:.1f}"/>')  # fmt: skip
+    for node in order:
+        x, y = place[node.name]
+        label = escaped(f"{node.name}, {node.year}" + (f", from {', '.join(node.parents)}" if node.parents else ""))
+        color = group_color(0 if node.marked else 1)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{color}"><title>{label}</title></circle>')
+        parts.append(svg_text(x + 8, y + 4, node.name, "small"))
+    left = float(_LEFT)
+    for number, text in enumerate((marked, unmarked)):
+        if text:
+            parts.append(f'<circle cx="{left:.0f}" cy="50" r="4" fill="{group_color(number)}"/>')
+            parts.append(svg_text(left + 10, 54.5, text))
+            left += 10 + 7.4 * len(text) + 24
+    return svg_file(title, parts, height=round(bottom + 6))
+
+
+def _depth_first(nodes: Sequence[TreeNode]) -> list[TreeNode]:
+    """Every node below its first parent, children in the order of their years."""
+    children: dict[str | None, list[TreeNode]] = {}
+    known: Mapping[str, TreeNode] = {node.name: node for node in nodes}
+    for node in nodes:
+        children.setdefault(node.parents[0] if node.parents else None, []).append(node)
+    ordered: list[TreeNode] = []
+    waiting = sorted(children.get(None, []), key=lambda node: node.year, reverse=True)
+    while waiting:
+        node = waiting.pop()
+        ordered.append(known[node.name])
+        waiting += sorted(children.get(node.name, []), key=lambda child: child.year, reverse=True)
+    return ordered

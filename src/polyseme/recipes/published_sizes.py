@@ -1,0 +1,101 @@
+"""The named sizes of published models as configs, from the papers' table `sizes`, and their parameters counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from polyseme.bundle import count_parameters
+from polyseme.convert.elmo import SIZES as ELMO_SIZES
+from polyseme.convert.families import FAMILIES
+from polyseme.encoders.transformer_config import TransformerConfig
+from polyseme.errors import ModelError, nearest
+from polyseme.papers.figures import tables
+
+
+@dataclass(frozen=True)
+class Size:
+    """A published model: its family, shape and vocabulary, and what its paper says of its parameters."""
+
+    family: str
+    layers: int
+    width: int
+    heads: int
+    inner: int
+    vocabulary: int
+    embedding: int | None
+    parameters: float
+    """As the paper rounds them."""
+    positions: int = 512
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else is not as in the family's base config."""
+
+    @property
+    def config(self) -> TransformerConfig:
+        """The whole config: the family's own settings with this shape."""
+        base: TransformerConfig = FAMILIES[self.family].base()  # type: ignore[assignment]
+        config: TransformerConfig = base.replace(
+            n_layers=self.layers,
+            width=self.width,
+            n_heads=self.heads,
+            inner_width=self.inner,
+            n_pieces=self.vocabulary,
+            embedding_width=self.embedding,
+            max_positions=self.positions,
+            layer_map=None if base.layer_map is None else (0,) * self.layers,
+            sets_in_group=1,
+            **({} if base.decoder_layers is None else self._second_stack),
+            **self.more,
+        )
+        return config
+
+    @property
+    def _second_stack(self) -> dict[str, Any]:
+        """A decoder as deep and as wide as the encoder."""
+        return {"decoder_layers": self.layers, "decoder_heads": None, "decoder_inner_width": None}
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What the reference's bare model has beside the stack."""
+        return ("pooled",) if "pooled" in FAMILIES[self.family].outputs else ()
+
+
+def _sizes() -> dict[str, Size]:
+    """Those of the table whose family is known."""
+    table = tables()["sizes"]
+    shapes: dict[str, dict[str, Any]] = {}
+    for figure in table.figures:
+        shapes.setdefault(figure.system, {})[figure.metric] = figure.value
+    return {
+        name: Size(
+            family=known["family"],
+            layers=shapes[name]["layers"],
+            width=shapes[name]["width"],
+            heads=shapes[name]["heads"],
+            inner=shapes[name]["inner width"],
+            vocabulary=shapes[name]["vocabulary"],
+            embedding=shapes[name].get("embedding width"),
+            parameters=shapes[name]["parameters"],
+            positions=shapes[name]["positions"],
+            more=known.get("more", {}),
+        )
+        for name, known in table.systems.items()
+        if "family" in known
+    }
+
+
+SIZES: Mapping[str, Size] = _sizes()
+
+
+def size_named(name: str) -> Size:
+    """A published size; an unknown name is refused with the nearest."""
+    if name not in SIZES:
+        raise ModelError(f"There is no published size {name!r}. {nearest(name, SIZES)}")
+    return SIZES[name]
+
+
+def counted_parameters() -> dict[str, int]:
+    """Parameters of every size that polyseme has the architecture of, counted without allocating any."""
+    of_elmo = {name: count_parameters("elmo", config, []) for name, config in ELMO_SIZES.items()}
+    return {name: count_parameters(size.family, size.config, size.outputs) for name, size in SIZES.items()} | of_elmo

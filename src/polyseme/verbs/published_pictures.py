@@ -1,0 +1,132 @@
+"""The pictures of published tables: score against year and compute, size against year, the family tree, a power law.
+
+Any other table has its figures as dots in rows, one panel per column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from polyseme.errors import OptionError
+from polyseme.papers import Figure, PublishedTable, figures_of
+from polyseme.plots.family_tree import TreeNode, family_tree
+from polyseme.plots.labeled_points import Axis, LabeledPoint, labeled_points
+from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_picture
+
+YEAR = Axis("year of the preprint", whole=True)
+GLUE = ("glue", "average")
+
+
+def picture(table: PublishedTable) -> str:
+    """A table's picture as an SVG file."""
+    return PICTURES.get(table.name, _rows)(table)
+
+
+def _score_year(table: PublishedTable) -> str:
+    """GLUE's mean against the date of the preprint."""
+    points = [
+        LabeledPoint(figure.system, _year(date), figure.value, f"mean of GLUE, {figure.split}", figure.split != "test")
+        for figure in table.figures
+        if (figure.task, figure.metric) == GLUE and (date := table.systems.get(figure.system, {}).get("date"))
+    ]
+    return _points("GLUE against the year", table, points, YEAR, Axis("mean"))
+
+
+def _score_compute(table: PublishedTable) -> str:
+    """GLUE's mean on dev against training FLOPs: as ELECTRA's authors count them, and as we do."""
+    scores = {each.system: each.value for each in figures_of("glue") if _is_dev_mean(each)}
+    points = []
+    for metric, group, hollow in (("flops", "FLOPs as published", False), ("flops, counted", "as counted here", True)):
+        first: dict[str, float] = {}
+        for figure in table.figures:
+            if figure.metric == metric:
+                first.setdefault(figure.system, figure.value)
+        points += [
+            LabeledPoint(system, flops, scores[system], group, hollow)
+            for system, flops in first.items()
+            if system in scores
+        ]
+    return _points("GLUE against compute", table, points, Axis("training FLOPs", log=True), Axis("mean of GLUE, dev"))
+
+
+def _size_year(table: PublishedTable) -> str:
+    """Parameters against the date of the preprint."""
+    points = [
+        LabeledPoint(figure.system, _year(date), figure.value)
+        for figure in table.figures
+        if figure.metric == "parameters" and (date := table.systems.get(figure.system, {}).get("date"))
+    ]
+    points.sort(key=lambda point: -point.y)
+    return _points("Size against the year", table, points, YEAR, Axis("parameters", log=True))
+
+
+def _tree(table: PublishedTable) -> str:
+    """The systems that are shown, below what they come from."""
+    years = {figure.system: round(figure.value) for figure in table.figures}
+    nodes = [
+        TreeNode(system, year, [each for each in known.get("from", ()) if each in years], "recipe" in known)
+        for system, year in years.items()
+        for known in [table.systems.get(system, {})]
+    ]
+    return family_tree(table.title, nodes, marked="with a recipe here", unmarked="without")
+
+
+def _law(table: PublishedTable) -> str:
+    """The power law at the compute of GPT-3's eight sizes."""
+    law = {figure.metric: figure.value for figure in table.figures}
+    compute = {figure.system: figure.value for figure in figures_of("gpt-3") if figure.metric == "PF-days"}
+    points = [LabeledPoint(name, days, law["a"] * days ** law["b"]) for name, days in compute.items()]
+    return _points(
+        "L = 2.57 C^-0.048 at the compute of GPT-3's sizes", table, points, Axis("PF-days", log=True),
+        Axis("nats that the law gives"),
+    )  # fmt: skip
+
+
+def _rows(table: PublishedTable) -> str:
+    """One panel per column, a row per system."""
+    columns: dict[str, list[Figure]] = {}
+    for figure in table.figures:
+        name = ", ".join(filter(None, (figure.task, figure.metric, figure.split)))
+        columns.setdefault(name, []).append(figure)
+    panels = []
+    for name, figures in columns.items():
+        size, spelled = _scale([figure.value for figure in figures])
+        values = [(figure.system, figure.value / size) for figure in figures]
+        points = [PicturePoint({"row": system}, system, value, 0.0, [value]) for system, value in values]
+        panels.append(PictureFigure(f"{name}{spelled}", points))
+    return sweep_picture(table.title, ["row"], panels)
+
+
+def _scale(values: list[float]) -> tuple[float, str]:
+    """What large numbers are divided by, and how the axis says so."""
+    sizes = ((1e18, ", in 1e18"), (1e9, ", in billions"), (1e6, ", in millions"), (1e4, ", in thousands"))
+    size, spelled = next((each for each in sizes if max(values) >= each[0]), (1.0, ""))
+    return (1e3 if size == 1e4 else size), spelled
+
+
+def _points(title: str, table: PublishedTable, points: list[LabeledPoint], across: Axis, up: Axis) -> str:
+    if not points:
+        raise OptionError(
+            f"The picture of {table.name} ({title}) has no points of these systems. Show more of them, or "
+            "write a table (.csv, .json, .md)."
+        )
+    return labeled_points(title, points, across=across, up=up)
+
+
+def _is_dev_mean(figure: Figure) -> bool:
+    return (figure.task, figure.metric) == GLUE and figure.split == "dev"
+
+
+def _year(date: str) -> float:
+    """A month as a year with a fraction."""
+    year, month = date.split("-")
+    return int(year) + (int(month) - 1) / 12
+
+
+PICTURES: Mapping[str, Callable[[PublishedTable], str]] = {
+    "glue": _score_year,
+    "cost": _score_compute,
+    "sizes": _size_year,
+    "family-tree": _tree,
+    "scaling-law": _law,
+}
