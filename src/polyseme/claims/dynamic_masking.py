@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyseme.claims.claim import Claim
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.standard_model import GLUE, GLUE_DATA, SMALL_LACKS, glue, standard_rows
+from polyseme.claims.standard_model import GLUE, GLUE_DATA, glue, standard_rows
 
 CLAIM = Claim(
     name="dynamic-masking",
@@ -18,6 +18,4 @@ CLAIM = Claim(
     run=standard_rows("masked", "one static mask", then=(glue,)),
     data=GLUE_DATA,
     minutes=30,
-    small_minutes=45,
-    small_lacks=SMALL_LACKS,
 )

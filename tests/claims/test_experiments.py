@@ -1,0 +1,61 @@
+"""What claims would run, in both sizes, is accepted by the verbs: nothing is found out on a GPU that can be known before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyseme.claims import lab as lab_module
+from polyseme.claims.claim import Claim
+from polyseme.claims.claim_table import CLAIMS
+from polyseme.claims.lab import Lab
+from polyseme.claims.standard_model import pretrained
+from polyseme.sweeps.grid import grid_points
+from polyseme.verbs import sweep as sweep_module
+
+SIZES = [
+    pytest.param(claim, small, id=f"{claim.name}-{'small' if small else 'full'}")
+    for claim in CLAIMS.values()
+    if claim.run is not None
+    for small in ([False, True] if claim.small_minutes is not None else [False])
+]
+
+
+class Accepted(Exception):  # noqa: N818
+    """Raised where the first sweep would begin, or where a model would be fitted."""
+
+
+def check_sweep(verb: str, argument: Any, **options: Any) -> None:
+    """All checks of a sweep, and no run."""
+    swept, own, base = sweep_module._read(verb, argument, options)
+    points = grid_points(own.over, own.rows)
+    for each in own.then:
+        sweep_module._following(each)
+    places = sweep_module._places(swept, base, points)
+    for point in points:
+        sweep_module._of_point(swept, point, base, places)
+    raise Accepted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("claim", "small"), SIZES)
+def test_the_runs_of_a_claim_are_accepted(
+    claim: Claim, small: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitted(*_: Any, **__: Any) -> None:
+        raise Accepted
+
+    monkeypatch.setattr(lab_module, "sweep", check_sweep)
+    monkeypatch.setattr(lab_module, "finetune", fitted)
+    monkeypatch.setattr("polyseme.claims.layers_that_move.finetune", fitted)
+    lab = Lab(claim=claim.name, folder=tmp_path, data=data, n_seeds=claim.seeds, small=small, device="cpu")
+    assert claim.run is not None
+    with pytest.raises(Accepted):
+        claim.run(lab)
+
+
+def test_rows_of_the_standard_model_are_those_that_are_named() -> None:
+    with pytest.raises(KeyError):
+        pretrained(Lab(claim="none", folder=Path(), data=Path(), n_seeds=1), ["maskd"])
