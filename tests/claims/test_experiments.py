@@ -1,4 +1,4 @@
-"""What claims would run, in both sizes, is accepted by the verbs: nothing is found out on a GPU that can be known before."""
+"""Verbs accept what claims would run, in both sizes: nothing is found out on a GPU that can be known before."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def run(lab: Lab) -> list[RunResult]:
         "cache": lab.folder / "vectors",
     }
     return [
-        lab.finetune(row, seed, "ud-ewt", layer=layer, cache=lab.folder / "vectors", **options)
+        lab.finetune(row, seed, "ud-ewt", layer=layer, **options)
         for row, layer in ((MIX, "mix"), (TOP, "-1"))
         for seed in lab.seeds
     ]
