@@ -96,15 +96,16 @@ def soak(verb: str, source: Path, work: Path) -> dict[str, Any]:
     with log.open("a") as points, progress.open("w") as written:
         command = [sys.executable, "-c", CHILD, verb, str(source), json.dumps(settings)]
         with subprocess.Popen(command, stdout=written, env=environment) as process:
-            last = time.monotonic()
+            last, used = time.monotonic(), 0.0
             while process.poll() is None:
                 time.sleep(SECONDS_BETWEEN)
                 found = look(process.pid, progress, ends, temporary)
                 if found is not None:
                     now = time.monotonic()
-                    points.write(json.dumps({**found, "seconds": now - last}) + "\n")
+                    cpu = found.pop("cpu_seconds")
+                    points.write(json.dumps({**found, "seconds": now - last, "cpu_seconds": cpu - used}) + "\n")
                     points.flush()
-                    last = now
+                    last, used = now, cpu
     if process.returncode:
         raise SystemExit(f"{verb} ended with exit code {process.returncode}. The same command resumes it.")
     found = [json.loads(line) for line in log.open()]
@@ -114,6 +115,7 @@ def soak(verb: str, source: Path, work: Path) -> dict[str, Any]:
         "rows": len(ends),
         "words": sum(len(line.split()) for line in source.open(encoding="utf-8")),
         "seconds": sum(each["seconds"] for each in found),
+        "cpu_seconds": sum(each["cpu_seconds"] for each in found),
         "resumed_after_seconds": before or None,
         "written_bytes": size_of(Path(settings["output"])),
         "left_over": left,
@@ -123,16 +125,23 @@ def soak(verb: str, source: Path, work: Path) -> dict[str, Any]:
 
 
 def look(pid: int, progress: Path, ends: Sequence[int], temporary: Path) -> dict[str, Any] | None:
-    """Rows read, resident memory in bytes, open files and temporary files; None: it has ended, or has not begun."""
+    """Rows read, resident memory in bytes, processor time, open and temporary files; None: ended, or not begun."""
     lines = [line for line in progress.read_text().splitlines()[-2:] if line.isdigit()]
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         handles = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]  # its own, and of children
     except (OSError, IndexError):
         return None
     rows = bisect.bisect_right(ends, int(lines[-1])) if lines else 0
     files = sum(each.is_file() for each in temporary.rglob("*"))
-    return {"rows": rows, "bytes": pages * os.sysconf("SC_PAGE_SIZE"), "handles": handles, "temporary": files}
+    return {
+        "rows": rows,
+        "bytes": pages * os.sysconf("SC_PAGE_SIZE"),
+        "cpu_seconds": sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"),
+        "handles": handles,
+        "temporary": files,
+    }
 
 
 def thinned(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -199,6 +208,7 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
                 f"`{result['verb']}`",
                 f"{result['words']:,}",
                 f"{result['seconds'] / 60:.1f}",
+                f"{result['cpu_seconds'] / 60:.1f}",
                 *(f"{peak(each or first, 'bytes') / MEBIBYTE:,.0f}" for each in (first, others, end)),
                 "yes" if is_flat(result) else "no",
                 f"{peak(first, 'handles')} → {peak(others or first, 'handles')}",
@@ -209,6 +219,7 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
         "",
         "words",
         "minutes",
+        "CPU minutes",
         "MiB, first tenth",
         "MiB, after it",
         "MiB, at the end",
