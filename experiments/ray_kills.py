@@ -72,6 +72,8 @@ def one_try(source: Path, output: Path, model: str, draw: random.Random) -> str:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(killed, signal.SIGKILL)
         _, report = process.communicate()
+    if process.returncode:
+        print(report, file=sys.stderr)
     noticed = "noticed" if "has ended; others" in report else "after its last chunk"
     return f"killed after {n_chunks} chunks, {noticed}, exit code {process.returncode}" if killed else "killed nothing"
 

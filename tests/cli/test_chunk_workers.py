@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import socket
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse
-from polyseme.cluster import ray_workers
+from polyseme.cluster import ray_cluster
 from polyseme.cluster.chunk_worker import ChunkWorker, comparable
 from polyseme.errors import MissingPackageError, OptionError, OutputError, PolysemeWarning
 from polyseme.extras import optional
@@ -42,7 +41,7 @@ class Backwards:
     ) -> Generator[Chunk[Any], None, None]:
         one, other = ChunkWorker(), ChunkWorker()
         for worker in (one, other):
-            assert worker.prepare(self.make_job, str(Path.cwd())) == (socket.gethostname(), comparable(settings))
+            assert worker.prepare(self.make_job, str(Path.cwd())) == comparable(settings)
         everything = list(chunks)
         assert len(everything) > 2
         for chunk in reversed(everything):
@@ -141,6 +140,7 @@ def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--ray", "head"], "host:port.*Got 'head'"),
+        (["--ray", "A [vase]."], r"host:port.*Got 'A \[vase\]\.'"),
         (["--ray", "local:0"], "'local:0' is no number of workers"),
         (["--ray", "local:"], "'local:' is no number of workers"),
         (["--ray", "127.0.0.1:1"], "no cluster of Ray at 127.0.0.1:1 .*Connection refused.*ray start --head"),
@@ -151,7 +151,7 @@ def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
 def test_refused_before_any_work(
     refuse: Refuse, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
-    monkeypatch.setattr(on_cluster, "check_cluster", ray_workers.check_cluster)
+    monkeypatch.setattr(on_cluster, "check_cluster", ray_cluster.check_cluster)
     for verb in ("embed", "score", "predict"):
         refused = refuse(verb, source, "-m", tmp_path / "none", "-o", tmp_path / "out.jsonl", *options, folder=tmp_path)
         assert re.search(message, refused)
@@ -164,10 +164,10 @@ def test_what_workers_cannot_share(tiny: Path, source: Path, tmp_path: Path) -> 
     with pytest.raises(OptionError, match="depends on the texts before it"):
         polyseme.embed(source, model=tiny, field="t", output=tmp_path / "v.npz", pool_uses="mean", ray="local")
     with pytest.raises(OptionError, match="Name it with --output"):
-        ray_workers.check_cluster("local", None)
+        ray_cluster.check_cluster("local", None)
 
 
 @pytest.mark.skipif(optional("ray") is not None, reason="Ray is installed")
 def test_without_ray(tmp_path: Path) -> None:
     with pytest.raises(MissingPackageError, match=r"polyseme\[ray\]"):
-        ray_workers.check_cluster("local", tmp_path)
+        ray_cluster.check_cluster("local", tmp_path)

@@ -202,6 +202,8 @@ def test_conll_columns_count_from_1(tmp_path: Path) -> None:
     assert "Tags were turned from BIO into BIOES." in turned.notes
     with pytest.raises(InputError, match=r"there is no field '7'"):
         read_own("tag", {"train": train}, label=7)
+    with pytest.raises(InputError, match=r"there is no field 'nan'"):
+        read_own("tag", {"train": train}, marks="nan")
     with pytest.raises(InputError, match=r"do not mark spans, .* into BIO"):
         read_own("tag", {"train": train}, label=2, scheme="BIO")
 

@@ -28,13 +28,17 @@ class ChunkWorker:
         self._job: Job[Any, Any]
         self._settings: Mapping[str, Any]
 
-    def prepare(self, make_job: Callable[[], Job[Any, Any]], started_in: str) -> tuple[str, dict[str, Any]]:
-        """Make the job, where relative paths mean what they do for the user; the machine's name and its settings."""
+    def host(self) -> str:
+        """The machine's name."""
+        return socket.gethostname()
+
+    def prepare(self, make_job: Callable[[], Job[Any, Any]], started_in: str) -> dict[str, Any]:
+        """Make the job, where relative paths mean what they do for the user; its settings."""
         with contextlib.suppress(OSError):  # the folder is not there: a model by a relative path is then refused
             os.chdir(started_in)
         self._job = make_job()
         self._job.before_first()
-        return socket.gethostname(), comparable(self._job.settings())
+        return comparable(self._job.settings())
 
     def store(
         self, number: int, first: int, rows: Sequence[Row], digest: str, folder: Path, record: bytes

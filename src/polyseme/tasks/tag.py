@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from polyseme.errors import Advice, InputError, OptionError, nearest
 from polyseme.files.in_memory import InMemory
 from polyseme.files.readers.conllu import COLUMNS as CONLLU_COLUMNS
-from polyseme.files.rows import Row, read_rows, shown
+from polyseme.files.rows import Row, no_field, read_rows, shown
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.tag_head import TagHead
@@ -215,6 +215,8 @@ def _sentences(file: str, format: str, options: DataOptions) -> Iterator[Item]:
             tags = row.fields[column]
             if feature:
                 tags = [feature_of(each, feature) for each in tags]
+            if marks is not None and str(marks) not in row.fields:
+                raise no_field(str(marks), row.fields, row.place)
             yield _tagged(row, tags, () if marks is None else marks_of(row, row.fields[str(marks)]))
 
 

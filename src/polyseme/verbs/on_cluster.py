@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from polyseme.api import Model
-from polyseme.cluster.ray_workers import RayWorkers, check_cluster
+from polyseme.cluster.ray_cluster import check_cluster
+from polyseme.cluster.ray_workers import RayWorkers
 from polyseme.errors import OptionError
 from polyseme.files.chunked_job import Job, Workers
 
