@@ -81,6 +81,7 @@ def test_options_that_cannot_be(refused):
     assert "no format 'jsnl'" in refused(text, format="jsnl")
     assert "from 0 to below 1" in refused(text, held_out=1.0)
     assert "'workers' must be at least 1" in refused(text, workers=0)
+    assert "'workers' must be at most 1,024" in refused(text, workers=10**20)
     assert "'sample' must be at least 1" in refused(text, sample=0)
     assert "above 0" in refused(text, sources={"a": ("x.txt", 0)})
     assert "cannot be named '../a'" in refused(text, sources={"../a": ("x.txt", 1)})

@@ -21,7 +21,7 @@ from polyseme.corpus.parallel_text import pair_sources
 from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, errors_in_words, unfinished_corpus
 from polyseme.corpus.shards import SIDE, SPLITS, Counts, Shard, State, dtype_for
 from polyseme.corpus.tokenizer_training import KINDS, frame_for, kind_named, sample_of, train_tokenizer
-from polyseme.corpus.worker_processes import Load, Work, in_order, usable_cores
+from polyseme.corpus.worker_processes import MOST_WORKERS, Load, Work, in_order, usable_cores
 from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
 from polyseme.files.atomic import check_output, whole_file, whole_folder
 from polyseme.files.source import STANDARD_INPUT
@@ -101,6 +101,8 @@ def _check(options: CorpusOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise OptionError(f"The option {name!r} must be at least 1. Got {value} instead.")
+    if options.workers is not None and options.workers > MOST_WORKERS:
+        raise OptionError(f"The option 'workers' must be at most {MOST_WORKERS:,}. Got {options.workers} instead.")
 
 
 def _refuse_reading_twice(texts: Sequence[AnySource], choice: _Choice) -> None:

@@ -33,6 +33,8 @@ from polyseme.text.tokenizer_files import load_tokenizer
 
 Task = TypeVar("Task")
 
+MOST_WORKERS = 1024
+"""More are a slip of the pen: each is a process with a tokenizer."""
 _AHEAD = 2
 """Tasks per worker that are running or waiting, so that none is idle and memory stays bounded."""
 _START = "import sys; sys.path[:] = {path!r}; from polyseme.corpus.worker_processes import serve; serve()"
@@ -143,27 +145,32 @@ def in_order(
             yield task, work(load)
         return
     settings = (tokenizer_folder, work.tokenizer.framing.to_json(), work.seed, tuple(work.sides))
-    with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(contextlib.closing(_Worker(settings))) for _ in range(n_workers)]
-        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        for worker in workers:
+    workers: list[_Worker] = []
+    idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+
+    def run(load: Load) -> Worked:
+        try:
+            worker = idle.get_nowait()
+        except queue.Empty:  # begins when there is work for it: at most as many as there are threads
+            worker = _Worker(settings)
+            workers.append(worker)
+        try:
+            return worker(load)
+        finally:
             idle.put(worker)
 
-        def run(load: Load) -> Worked:
-            worker = idle.get()
-            try:
-                return worker(load)
-            finally:
-                idle.put(worker)
-
-        threads = stack.enter_context(ThreadPoolExecutor(n_workers))
-        try:
-            yield from _ahead(tasks, lambda load: threads.submit(run, load), _AHEAD * n_workers)
-        except BaseException:
-            for worker in workers:
-                worker.kill()
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    threads = ThreadPoolExecutor(n_workers)
+    try:
+        yield from _ahead(tasks, lambda load: threads.submit(run, load), _AHEAD * n_workers)
+    except BaseException:
+        threads.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+        raise
+    finally:
+        threads.shutdown()
+        for worker in workers:
+            worker.close()
 
 
 def _ahead(
