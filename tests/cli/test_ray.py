@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -72,17 +72,22 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> str:
 
 def workers_of(driver: int) -> list[int]:
     """The processes of the workers that a command has started, and no others."""
-    parents, workers = {}, []
+    return descendants(driver, b"ray::ChunkWorker")
+
+
+def descendants(ancestor: int, name: bytes) -> list[int]:
+    """The processes that one has started, with this in the beginning of their command lines."""
+    parents, found = {}, []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if (folder / "cmdline").read_bytes().startswith(b"ray::ChunkWorker"):
-                workers.append(int(folder.name))
+            if name in (folder / "cmdline").read_bytes().partition(b"\0")[0]:
+                found.append(int(folder.name))
 
     def is_ours(pid: int) -> bool:
-        return pid == driver or (pid in parents and is_ours(parents[pid]))
+        return pid == ancestor or (pid in parents and is_ours(parents[pid]))
 
-    return [pid for pid in workers if is_ours(pid)]
+    return [pid for pid in found if is_ours(pid)]
 
 
 def wait_for_chunks(process: subprocess.Popen[str], output: Path, n_chunks: int) -> None:
@@ -182,34 +187,55 @@ def test_the_command_itself_is_stopped_and_resumed(
 
 # --- clusters that cannot do it ---------------------------------------------------------------------------------------
 
+OWN_MOUNTS = ("unshare", "--mount", "--propagation=private")
+"""A process whose mounted folders are its own, as those of another machine are."""
+
+
+@pytest.fixture(scope="module")
+def _own_mounts() -> None:
+    made = subprocess.run([*OWN_MOUNTS, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("folders can only be mounted by root")
+
+
+class Cluster:
+    """A cluster of two machines, each with one processor."""
+
+    def __init__(self) -> None:
+        self.nodes: list[subprocess.Popen[bytes]] = []
+        self._env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+
+    def start(self, mounts: str = "", **changed: str) -> str:
+        """Its address; the environment or the mounted folders of the second machine may differ."""
+        port = free_port()
+        self._node("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={_short_folder()}")
+        _wait_for(port)
+        self._node(f"--address=127.0.0.1:{port}", mounts=mounts, **changed)
+        address = f"127.0.0.1:{port}"
+        _wait_for_nodes(address, 2)
+        return address
+
+    def _node(self, *options: str, mounts: str = "", **changed: str) -> None:
+        ray = str(Path(sys.executable).with_name("ray"))
+        command = [ray, "start", "--num-cpus=1", "--object-store-memory=100000000", "--block", *options]
+        if mounts:
+            command = [*OWN_MOUNTS, "sh", "-ec", f'{mounts}; exec "$@"', "sh", *command]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.nodes.append(subprocess.Popen(command, env={**self._env, **changed}, **quiet))
+
+    def stop(self) -> None:
+        for node in reversed(self.nodes):
+            node.terminate()
+            node.wait(60)
+
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """Starts a cluster with a machine more, whose environment differs; its address."""
-    ray = str(Path(sys.executable).with_name("ray"))
-    started: list[subprocess.Popen[bytes]] = []
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # of this cluster alone
-    for name, value in token.items():
-        monkeypatch.setenv(name, value)
-    base = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
-
-    def node(*options: str, env: dict[str, str]) -> None:
-        more = ["--num-cpus=1", "--object-store-memory=100000000", "--block", *options]
-        started.append(
-            subprocess.Popen([ray, "start", *more], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        )
-
-    def start_cluster(**changed: str) -> str:
-        port = free_port()
-        node("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={_short_folder()}", env=base)
-        _wait_for(port)
-        node(f"--address=127.0.0.1:{port}", env={**base, **changed})
-        return f"127.0.0.1:{port}"
-
-    yield start_cluster
-    for process in reversed(started):
-        process.terminate()
-        process.wait(60)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    for name, value in {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}.items():
+        monkeypatch.setenv(name, value)  # of this cluster alone
+    cluster = Cluster()
+    yield cluster
+    cluster.stop()
 
 
 def _short_folder() -> str:
@@ -235,21 +261,30 @@ def _wait_for_nodes(address: str, n_nodes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("file", "content", "message"),
     [
-        ("raise ModuleNotFoundError(name='polyseme')", r"polyseme is not installed on .*, a machine of the cluster"),
-        ("__version__ = '0.0.1'", r"has polyseme 0\.0\.1, and this process has"),
+        (
+            "polyseme/__init__.py",
+            "raise ModuleNotFoundError(name='polyseme')",
+            r"polyseme is not installed on .*, a machine of the cluster",
+        ),
+        ("polyseme/__init__.py", "__version__ = '0.0.1'", r"has polyseme 0\.0\.1, and this process has"),
+        (
+            "torch-1.2.3.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: torch\nVersion: 1.2.3\n",
+            r"has torch 1\.2\.3, and this process has",
+        ),
     ],
-    ids=["without polyseme", "another version"],
+    ids=["without polyseme", "another polyseme", "another torch"],
 )
-def test_a_machine_with_another_polyseme(
-    content: str, message: str, cluster: Callable[..., str], tiny: Path, source: Path, tmp_path: Path
+def test_a_machine_with_other_packages(
+    file: str, content: str, message: str, cluster: Cluster, tiny: Path, source: Path, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other" / "polyseme"
-    other.mkdir(parents=True)
-    (other / "__init__.py").write_text(content)
-    address = cluster(PYTHONPATH=str(other.parent))
-    _wait_for_nodes(address, 2)
+    path = tmp_path / "other" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    before = os.environ.get("PYTHONPATH", "")
+    address = cluster.start(PYTHONPATH=os.pathsep.join(filter(None, [str(tmp_path / "other"), before])))
     output = tmp_path / "out" / "vectors.npz"
     report = finished(start("embed", source, "--field", "text", "-m", tiny, "-o", output, "--ray", address), code=2)
     assert re.search(message, report), report
@@ -257,63 +292,71 @@ def test_a_machine_with_another_polyseme(
     assert not output.parent.exists()
 
 
-def test_a_machine_with_another_model(cluster: Callable[..., str], source: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_own_mounts")
+def test_a_machine_with_another_model(cluster: Cluster, source: Path, tmp_path: Path) -> None:
     """The name of the model is the same everywhere, and what is there is not."""
     model = tiny_model("bert")
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
         model.save(tmp_path / name / "model")
         next(iter(model.bundle.encoder.parameters())).data += 1.0
-    address = cluster()
-    _wait_for_nodes(address, 2)
+    address = cluster.start(f"mount --bind {tmp_path}/there {tmp_path}/here")
     output = tmp_path / "out" / "vectors.npz"
-    process = subprocess.run(
-        [sys.executable, "-c", OTHER_MODEL, str(tmp_path), str(source), str(output), address],
-        capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False,
-    )  # fmt: skip
-    assert process.returncode == 2, process.stderr
-    assert re.search(r"The worker on .* would compute something else: the model's weights is", process.stderr)
+    command = ["embed", source, "--field", "text", "-m", tmp_path / "here" / "model", "-o", output, "--ray", address]
+    report = finished(start(*command), code=2)
+    assert re.search(r"The worker on .* would compute something else: the model's weights is", report), report
+    assert report.count("polyseme: ") == 1
     assert not output.parent.exists()
 
 
-OTHER_MODEL = """
-import shutil, sys
-from pathlib import Path
-from polyseme.cli import main
-from polyseme.cluster import ray_workers
-
-folder, source, output, address = sys.argv[1:]
-shutil.copytree(Path(folder, "here", "model"), Path(folder, "model"))
-check_nodes = ray_workers._check_nodes
-
-def changed(ray):  # as if the machines of the cluster had another model under this name
-    check_nodes(ray)
-    shutil.rmtree(Path(folder, "model"))
-    shutil.copytree(Path(folder, "there", "model"), Path(folder, "model"))
-
-ray_workers._check_nodes = changed
-sys.argv[1:] = ["embed", source, "--field", "text", "-m", str(Path(folder, "model")), "-o", output, "--ray", address]
-main()
-"""
-
-
-def test_a_disk_that_is_full(tiny: Path, source: Path, tmp_path: Path) -> None:
-    """Of the folder that machines share, or of one of them, where it is its own."""
-    disk = tmp_path / "disk"
+@pytest.mark.usefixtures("_own_mounts")
+@pytest.mark.parametrize(
+    ("mount", "message"),
+    [
+        ("mount -t tmpfs tmpfs {out}", r"On \S+: .* is not here, .*choose one that all machines share"),
+        (  # the folder is that of the others, and what is written there goes to a disk that is full
+            "mount -t tmpfs -o size=1m tmpfs {disk}; mkdir {disk}/upper {disk}/work; "
+            "head -c 1m /dev/zero > {disk}/zeros || true; "
+            "mount -t overlay overlay -o lowerdir={out},upperdir={disk}/upper,workdir={disk}/work {out}",
+            r"On \S+: .*the disk is full",
+        ),
+    ],
+    ids=["a folder of its own", "a full disk"],
+)
+def test_a_machine_that_cannot_store(
+    mount: str, message: str, cluster: Cluster, tiny: Path, source: Path, tmp_path: Path
+) -> None:
+    """Chunks that other machines have stored are kept, and the command is resumed without that machine."""
+    out, disk, whole = tmp_path / "out", tmp_path / "disk", tmp_path / "whole.parquet"
+    out.mkdir()
     disk.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if made.returncode:
-        pytest.skip("a disk can only be mounted by root")
-    try:
-        output = disk / "vectors.parquet"
-        command = ["embed", source, "--field", "text", "-m", tiny, "-o", output, "--ray", "local:2"]
-        report = finished(start(*command), code=2)
-        assert re.search(r"polyseme: On \S+: .*the disk is full", report), report
-        assert not output.exists()
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
+    address = cluster.start(mount.format(out=out, disk=disk))
+    command = ["embed", source, "--field", "text", "-m", tiny]
+    output = out / "vectors.parquet"
+    report = finished(start(*command, "-o", output, "--ray", address), code=2)
+    assert re.search(message, report), report
+    assert report.count("polyseme: ") == 1
+    assert not output.exists()
+    n_stored = len(list(unfinished_folder(output).glob("[0-9]*.json")))
+    resumed = finished(start(*command, "-o", output))
+    assert ("Resumed: an earlier run had done" in resumed) == (n_stored > 0)
+    finished(start(*command, "-o", whole))
+    assert output.read_bytes() == whole.read_bytes()
+
+
+def test_a_machine_is_lost(cluster: Cluster, tiny: Path, source: Path, tmp_path: Path) -> None:
+    """Its workers end with it; there is no room for others, and the machine that is left does the rest."""
+    address = cluster.start()
+    outputs = [tmp_path / "one.parquet", tmp_path / "several.parquet"]
+    command = ["embed", source, "--field", "text", "-m", tiny]
+    finished(start(*command, "-o", outputs[0]))
+    process = start(*command, "-o", outputs[1], "--ray", address)
+    wait_for_chunks(process, outputs[1], 1)
+    lost = descendants(cluster.nodes[-1].pid, b"raylet/raylet")
+    assert len(lost) == 1
+    os.kill(lost[0], signal.SIGKILL)
+    assert "has ended; others take its chunks" in finished(process)
+    assert contents(outputs[0]).popitem()[1] == contents(outputs[1]).popitem()[1]
 
 
 def test_no_cluster_on_this_machine(tiny: Path, source: Path, tmp_path: Path) -> None:
