@@ -79,6 +79,14 @@ def provenance_to_json(provenance: Provenance) -> str:
     return json.dumps(provenance, ensure_ascii=False, sort_keys=True)
 
 
+def unreadable(name: str, format: str, error: Exception) -> InputError:
+    """Refuse a file that its library cannot read."""
+    reason = str(error).rstrip(".")
+    return InputError(
+        f"{name} cannot be read as {format} ({reason}). Is it whole, and is its ending that of its format?"
+    )
+
+
 def not_ours(name: str, missing: str) -> InputError:
     """The error for a file that has the right ending and the wrong content."""
     return InputError(f"{name} was not written by polyseme, or not as a file of vectors: it has no {missing!r} in it.")

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.hdf5_reading import read_dataset
-from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json
+from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json, unreadable
 from polyseme.json_reading import parse_json
 from polyseme.types import Embedded, Word
 
@@ -185,7 +185,7 @@ def _open(name: str) -> Any:
     try:
         file = h5py.File(name, "r")
     except OSError as error:
-        raise InputError(f"{name} cannot be read as HDF5: {error}") from error
+        raise unreadable(name, "HDF5", error) from error
     for missing in [*({METADATA_KEY} - set(file.attrs)), *({"documents"} - set(file))]:
         file.close()
         raise not_ours(name, missing)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.files.vector_files import Format, Per, Provenance, not_ours
+from polyseme.files.vector_files import Format, Per, Provenance, not_ours, unreadable
 from polyseme.json_reading import parse_json
 from polyseme.types import Embedded, Word
 
@@ -76,7 +76,7 @@ def read_jsonl_provenance(name: str) -> dict[str, Any]:
         try:
             first = _parsed(line)
         except ValueError as error:
-            raise InputError(f"{name} cannot be read as lines of JSON: {error}") from error
+            raise unreadable(name, "lines of JSON", error) from error
         own = first.get(OWN_KEY) if isinstance(first, dict) else None
         if not isinstance(own, dict) or not isinstance(own.get("about"), dict):
             break

@@ -46,7 +46,16 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 
 from polyseme.errors import InputError
-from polyseme.files.vector_files import BF16_BITS, Format, Per, Provenance, from_bf16_bits, not_ours, provenance_to_json
+from polyseme.files.vector_files import (
+    BF16_BITS,
+    Format,
+    Per,
+    Provenance,
+    from_bf16_bits,
+    not_ours,
+    provenance_to_json,
+    unreadable,
+)
 from polyseme.json_reading import parse_json
 from polyseme.types import Embedded, Word
 
@@ -303,7 +312,7 @@ def _open_archive(name: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(name)
     except (OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"{name} cannot be read as .npz: {error}") from error
+        raise unreadable(name, ".npz", error) from error
 
 
 def _documents_of_archive(name: str, archive: zipfile.ZipFile) -> Iterator[Embedded]:
@@ -385,7 +394,7 @@ def read_safetensors_provenance(name: str) -> dict[str, Any]:
         with safe_open(name, framework="np") as file:
             metadata, names = file.metadata() or {}, set(file.keys())
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{name} cannot be read as .safetensors: {error}") from error
+        raise unreadable(name, ".safetensors", error) from error
     if METADATA_KEY not in metadata:
         raise not_ours(name, METADATA_KEY)
     for needed in ("vectors", *(f"{each}_ends" for each in _STRINGS if each in {"ids", "text", *names})):

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.typed_columns import TypedColumns, rewritten
-from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json
+from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json, unreadable
 from polyseme.json_reading import parse_json
 from polyseme.types import Embedded, Word
 
@@ -246,7 +246,7 @@ def _open(name: str) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(name, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{name} cannot be read as Parquet: {error}") from error
+        raise unreadable(name, "Parquet", error) from error
     there = file.schema_arrow.names
     repeated = next((column for column in there if there.count(column) > 1), None)
     if repeated is not None:
