@@ -120,11 +120,11 @@ def check_nodes(ray: Any) -> None:
     ]
     own = node_probe.describe_node()
     try:
-        found = ray.get(probes, timeout=SECONDS_TO_START)
+        nodes = ray.get(probes, timeout=SECONDS_TO_START)
     except ray.exceptions.RayError as error:
         reason = shortened(" ".join(str(error).split()), 300)
         raise ClusterError(f"A machine of the cluster does not answer ({reason}). Look at: ray status") from None
-    for node in found:
+    for node in nodes:
         if node["polyseme"] is None:
             raise ClusterError(
                 f"polyseme is not installed on {node['host']}, a machine of the cluster, or not for the Python that "
