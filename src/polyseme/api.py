@@ -78,7 +78,7 @@ class Model:
         self.bundle = bundle
         self.path = path
         self.precision: Precision = precision
-        """What `embed` multiplies in, if not in the weights' own precision."""
+        """What `embed` and `generate` multiply in, if not in the weights' own precision."""
 
     def __repr__(self) -> str:
         config = self.bundle.config
@@ -305,8 +305,6 @@ class Model:
 
     def generator(self, decoding: Decoding, *, batch_size: int | None = None) -> TextGenerator:
         """What `generate` runs, to be called with prompts as often as wanted; it keeps a tally of all of them."""
-        if self.precision != "own":
-            raise OptionError(f"On a CPU, {self.precision} is for embed. To generate, load the model in fp32.")
         texts = later("polyseme.generating.text_generator")
         generator: TextGenerator = texts.TextGenerator(
             self.bundle, self._language_model, decoding, batch_size=batch_size
@@ -320,7 +318,7 @@ class Model:
 
     @cached_property
     def _language_model(self) -> LanguageModel:
-        model: LanguageModel = later("polyseme.generating.language_model").language_model(self.bundle)
+        model: LanguageModel = later("polyseme.generating.language_model").language_model(self.bundle, self.precision)
         return model
 
     # --- the model itself ---------------------------------------------------------------------------------------------
@@ -391,7 +389,7 @@ def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: D
 
     `device` is auto (a GPU where there is one), cpu, cuda or cuda:N. `dtype` is what it computes in: fp32, bf16, fp16,
     fp64 or int8; auto is fp32, and on a CPU int8 where the weights are stored in it. On a CPU, bf16 and int8 are for
-    `embed`, and mean its products; sums and norms stay in fp32.
+    `embed` and `generate`, and mean their products; sums and norms stay in fp32.
     """
     if dtype not in DTYPES:
         raise OptionError(f"There is no dtype {dtype!r}. {nearest(dtype, DTYPES)}")

@@ -9,15 +9,18 @@ import torch
 from torch import Tensor
 
 from generating.writing import padded
+from polyseme.encoders.inference import Precision
 from polyseme.encoders.transformer import Transformer
 from polyseme.errors import ModelError
 from polyseme.generating.fast_decoder import FastSteps, Graph, steps_fast
-from polyseme.generating.next_piece import StepByStep
+from polyseme.generating.next_piece import StepByStep, in_precision
 from polyseme.outputs.pieces import MaskedOutput, TableOutput
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.types import Batch, States
 from references import assert_close
 from tiny_models import tiny_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:This processor has no instructions")
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "norms before": ("gpt2", {}),
@@ -95,6 +98,40 @@ def test_encoders_that_go_the_plain_way(family: str, changes: dict[str, Any]) ->
     assert not steps_fast(encoder)
     with pytest.raises(ModelError, match="has no fast step"):
         FastSteps(encoder, tiny_model("gpt2").bundle.outputs["causal"])  # type: ignore[arg-type]
+
+
+# --- in bf16 and int8 -------------------------------------------------------------------------------------------------
+
+LARGEST_ERROR = {"bf16": 0.05, "int8": 0.08}
+"""Of log-probabilities, root mean square, as a share of their spread."""
+
+
+@pytest.mark.parametrize("precision", LARGEST_ERROR)
+@pytest.mark.parametrize("family", ["gpt2", "openai-gpt", "bart", "t5"])
+def test_rounded_products(family: str, precision: Precision) -> None:
+    """Near fp32, and the same for a row by itself, for all rows, and however much work there is."""
+    bundle = tiny_model(family).bundle
+    writer = bundle.encoder if bundle.decoder is None else bundle.decoder
+    exact = StepByStep(writer, bundle.outputs["causal"])  # type: ignore[arg-type]
+    near = in_precision(exact, precision)
+    assert isinstance(near, StepByStep)
+
+    def scores(steps: StepByStep, rows: slice) -> Tensor:
+        source = None
+        if bundle.decoder is not None:
+            with torch.no_grad():
+                source = bundle.encoder(padded(SOURCES[rows]), layers=[-1])
+        found, memory = steps.start(Batch(torch.tensor([[2]] * 4)[rows], source=source), 16)
+        for number in range(6):
+            found, memory = steps.step(Batch(torch.tensor([[number], [7], [8], [9]])[rows]), memory)
+        return found.log_softmax(-1)
+
+    expected, together = scores(exact, slice(4)), scores(near, slice(4))
+    error = (together - expected).square().mean().sqrt() / expected.std()
+    assert 0 < error < LARGEST_ERROR[precision]
+    near.prepare()
+    alone = torch.cat([scores(near, slice(row, row + 1)) for row in range(4)])
+    assert_close(alone, together, 0.02)  # where fp32 between products differs in its last digit, a rounding may turn
 
 
 # --- with a source ----------------------------------------------------------------------------------------------------

@@ -241,9 +241,9 @@ def test_a_model_that_cannot_generate() -> None:
         model.generate(["the"])
 
 
-def test_products_that_are_for_embedding_only() -> None:
-    with pytest.raises(OptionError, match="int8 is for embed"):
-        Model(tiny_model("gpt2").bundle, precision="int8").generate(["the"])
+def test_a_model_without_a_cache_writes_in_its_own_precision() -> None:
+    with pytest.raises(OptionError, match="cannot generate in int8"):
+        Model(tiny_model("transfo-xl").bundle, precision="int8").generate(["the"])
 
 
 def test_the_tally(model: Model) -> None:

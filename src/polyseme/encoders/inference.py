@@ -96,18 +96,23 @@ INFERENCE_BUILDERS: Mapping[str, InferenceBuilder] = LateTable(
 """Kind of encoder → the file of this folder that makes one ready."""
 
 
+def warn_where_slow(precision: Precision, stacklevel: int) -> None:
+    """Say so where this processor gains nothing by a precision."""
+    if (precision == "bf16" and not bf16_is_fast()) or (precision == "int8" and not int8_is_fast()):
+        warnings.warn(
+            f"This processor has no instructions for {precision}; the results are those of one that has them, but come "
+            "no sooner than in fp32.",
+            PolysemeWarning,
+            stacklevel=stacklevel,
+        )
+
+
 def build_inference_encoder(encoder: Encoder, precision: Precision = "own") -> InferenceEncoder:
     """The fastest way to run this encoder that equals its forward pass.
 
     With another precision than the weights' own, products run in it and everything between them in fp32 (on a CPU).
     """
-    if (precision == "bf16" and not bf16_is_fast()) or (precision == "int8" and not int8_is_fast()):
-        warnings.warn(
-            f"This processor has no instructions for {precision}; the vectors are those of one that has them, but come "
-            "no sooner than in fp32.",
-            PolysemeWarning,
-            stacklevel=3,
-        )
+    warn_where_slow(precision, stacklevel=4)
     kind = encoder.config.kind
     inference = INFERENCE_BUILDERS[kind](encoder, precision) if kind in INFERENCE_BUILDERS else None
     if inference is None and precision != "own":

@@ -27,13 +27,12 @@ from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.extras import optional
 from polyseme.parts.attention import Attention
-from polyseme.parts.inference_linear import Product
+from polyseme.parts.inference_linear import LinearProduct, Product
 from polyseme.parts.masks import Places, mask_named
 from polyseme.parts.quantized_linear import HalfProduct, Int8Product
 from polyseme.types import Batch
 
-AnyProduct = Product | HalfProduct | Int8Product
-PRODUCTS: Mapping[Precision, Callable[..., AnyProduct]] = {"own": Product, "bf16": HalfProduct, "int8": Int8Product}
+PRODUCTS: Mapping[Precision, type[LinearProduct]] = {"own": Product, "bf16": HalfProduct, "int8": Int8Product}
 
 PACKED_FOR = 2048
 """Pieces in a product that packed weights are laid out for."""
@@ -102,7 +101,7 @@ class PackedTransformer:
 class PackedLayer:
     """A Transformer layer over packed rows."""
 
-    def __init__(self, layer: TransformerLayer, product: Callable[..., AnyProduct]) -> None:
+    def __init__(self, layer: TransformerLayer, product: type[LinearProduct]) -> None:
         feed_forward = layer.feed_forward
         self.norm_first = layer.norm_first
         self.attention_norm = layer.attention_norm

@@ -1,10 +1,13 @@
 """One more piece per row, as fast as the machine reads the weights.
 
-With one piece per row nearly all time goes into reading weights, so that their layout decides: on a CPU, for one row a
-matrix with more results than inputs is read by its inputs (transposed), any other by its results; for several rows
-matrices are packed. That takes as long as some dozens of steps and a copy of the weights, so it waits until
-`prepare` is called; each layout is then made when it is first needed. Caches are written in place, and only as much of
-them is read as is filled.
+With one piece per row nearly all time goes into reading weights, so that their layout decides: on a CPU matrices are
+packed, which with AVX-512 is also best for one row. With AVX2 one row reads a matrix with more results than inputs by
+its inputs (transposed), any other by its results. That takes as long as some dozens of steps and a copy of the weights,
+so it waits until `prepare` is called; each layout is then made when it is first needed. Caches are written in place,
+and only as much of them is read as is filled.
+
+On a CPU, products may run in bf16 or int8 (`precision`), that of the vocabulary too: fewer bytes to read. They are then
+laid out at once, so that results do not depend on how much work there is.
 
 On a GPU the time goes into starting kernels instead. There the step is captured once as a graph for each number of rows
 and slots, over buffers of its own, and replayed. What runs is the same function, with all slots read and the empty ones
@@ -25,6 +28,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.inference import Precision
+from polyseme.encoders.packed_transformer import PRODUCTS
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
@@ -34,7 +39,7 @@ from polyseme.outputs.softmaxes import SoftmaxOutput
 from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.feed_forward import Activation, FeedForward
-from polyseme.parts.inference_linear import Product
+from polyseme.parts.inference_linear import Product, packing_suits_one_row
 from polyseme.parts.masks import Places, mask_named, seen
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.parts.positions import of_heads
@@ -77,6 +82,10 @@ class AnyProduct(Protocol):
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
 
 
+MakeProduct = Callable[[Tensor, "Tensor | None", "Activation | None"], AnyProduct]
+"""Weight, bias and activation → the product, laid out."""
+
+
 class RowProduct:
     """The product of one row: every weight is read once, in the order in which it lies."""
 
@@ -96,7 +105,7 @@ class RowProduct:
 class Layout:
     """The products of a whole model, laid out for one row or for many."""
 
-    def __init__(self, encoder: Transformer, output: Output, make: Callable[..., AnyProduct]) -> None:
+    def __init__(self, encoder: Transformer, output: Output, make: MakeProduct) -> None:
         def product(linear: nn.Linear, activation: Activation | None = None, n_first: int | None = None) -> AnyProduct:
             bias = None if linear.bias is None else linear.bias.detach()[:n_first]
             weight = linear.weight.detach()[:n_first]
@@ -130,13 +139,20 @@ class Layout:
             self.vocabulary = make(output.table.detach(), None if bias is None else bias.detach(), None)
 
 
-def _packed(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
-    product = Product.of(weight, bias, activation)
-    product.pack(PACKED_ROWS)
-    return product
+def _packed(precision: Precision) -> MakeProduct:
+    def make(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> AnyProduct:
+        product = PRODUCTS[precision].of(weight, bias, activation)
+        product.pack(PACKED_ROWS)
+        return product
+
+    return make
 
 
-PRODUCTS: Mapping[str, Callable[..., AnyProduct]] = {"plain": Product.of, "one row": RowProduct, "rows": _packed}
+LAYOUTS: Mapping[str, MakeProduct] = {
+    "plain": Product.of,
+    "one row": RowProduct,
+    **{precision: _packed(precision) for precision in PRODUCTS},
+}
 
 
 class FastSteps:
@@ -145,12 +161,13 @@ class FastSteps:
     The keys of a source, where there is one, are in the cache.
     """
 
-    def __init__(self, encoder: Encoder, output: Output) -> None:
+    def __init__(self, encoder: Encoder, output: Output, precision: Precision = "own") -> None:
         if not isinstance(encoder, Transformer) or not steps_fast(encoder):
             raise ModelError(f"An encoder of kind {encoder.config.kind!r} with these settings has no fast step.")
         self.encoder = encoder
         self.output = output
-        self._is_prepared = False
+        self.precision: Precision = precision
+        self._is_prepared = precision != "own"
         self._layouts: dict[str, Layout] = {}
         self._graphs: OrderedDict[tuple[int, ...], Graph] = OrderedDict()
         self._by_distance: dict[int, Tensor] = {}  # all are kept: a graph reads the one that it was captured with
@@ -165,8 +182,9 @@ class FastSteps:
         if pieces.device.type == "cuda":
             return self._graph(memory)(pieces, memory)
         lengths = memory.lengths
-        n_slots = int(lengths.max()) + 1
-        level = bool((lengths == lengths[0]).all())
+        lengths_now = lengths.tolist()
+        n_slots = max(lengths_now) + 1
+        level = min(lengths_now) + 1 == n_slots
         scores = self.run(pieces, memory, n_slots=n_slots, level=level)
         return scores, dataclasses.replace(memory, lengths=lengths + 1)
 
@@ -187,10 +205,15 @@ class FastSteps:
             attention = layer.attention
             normed = layer.attention_norm(x) if layer.norm_first else x
             if attention.n_heads:
-                q, k, v = layout.project[number](normed).view(len(pieces), 3, attention.n_heads, -1).unbind(1)
                 keys, values = memory.keys[index], memory.values[index]
-                keys[rows, :, lengths] = k  # [R, H, d]
-                values[rows, :, lengths] = v
+                projected = layout.project[number](normed).to(keys.dtype)
+                q, k, v = projected.view(len(pieces), 3, attention.n_heads, -1).unbind(1)  # [R, H, d]
+                if level:
+                    keys[:, :, n_slots - 1] = k
+                    values[:, :, n_slots - 1] = v
+                else:
+                    keys[rows, :, lengths] = k
+                    values[rows, :, lengths] = v
                 attended = F.scaled_dot_product_attention(
                     q[:, :, None],
                     keys[:, :, :n_slots],
@@ -206,7 +229,7 @@ class FastSteps:
             if layer.cross is not None and layer.cross_norm is not None:
                 normed = layer.cross_norm(x) if layer.norm_first else x
                 if layer.cross.n_heads:
-                    queries = layout.queries[number](normed).view(len(pieces), layer.cross.n_heads, 1, -1)
+                    queries = layout.queries[number](normed).to(x.dtype).view(len(pieces), layer.cross.n_heads, 1, -1)
                     answered = F.scaled_dot_product_attention(
                         queries, memory.source_keys[index], memory.source_values[index], beyond, scale=layer.cross.scale
                     )  # [R, H, 1, d]
@@ -266,9 +289,11 @@ class FastSteps:
     def _layout(self, n_rows: int) -> Layout:
         """Weights as they are best read for so many rows; on a GPU, and for little work, as they are."""
         is_prepared = self._is_prepared and next(self.encoder.embeddings.parameters()).device.type == "cpu"
-        kind = "plain" if not is_prepared else "one row" if n_rows == 1 else "rows"
+        kind: str = self.precision if is_prepared else "plain"
+        if kind == "own" and n_rows == 1 and not packing_suits_one_row():
+            kind = "one row"
         if kind not in self._layouts:
-            self._layouts[kind] = Layout(self.encoder, self.output, PRODUCTS[kind])
+            self._layouts[kind] = Layout(self.encoder, self.output, LAYOUTS[kind])
         return self._layouts[kind]
 
     def _graph(self, memory: Cache) -> Graph:

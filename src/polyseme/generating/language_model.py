@@ -33,10 +33,11 @@ import torch
 from polyseme.bundle import Bundle
 from polyseme.encoders.batch_runner import padded
 from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.inference import Precision
 from polyseme.errors import InputError, ModelError, PolysemeWarning
 from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
 from polyseme.generating.model_defaults import decoding_defaults, ids_named
-from polyseme.generating.next_piece import Querying, Rereading, SpelledSteps, StepByStep
+from polyseme.generating.next_piece import Querying, Rereading, SpelledSteps, StepByStep, in_precision
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.packaged_models import where_output
@@ -216,8 +217,8 @@ class LanguageModel:
 Builder = Callable[[Bundle, Tokenizer, Any], LanguageModel]
 
 
-def language_model(bundle: Bundle) -> LanguageModel:
-    """A bundle as decoding sees it; refused where it has no output to write with."""
+def language_model(bundle: Bundle, precision: Precision = "own") -> LanguageModel:
+    """A bundle as decoding sees it, with its steps in this precision; refused where it has no output to write with."""
     tokenizer = bundle.text_tokenizer
     if bundle.config.reads_backwards and bundle.decoder is None:
         raise ModelError(
@@ -233,7 +234,8 @@ def language_model(bundle: Bundle) -> LanguageModel:
             f"needs its softmax and the words of it (published ELMo files hold neither). {where_output('causal')}"
         )
     output, build = STRATEGIES[name]
-    return _with_generation(build(bundle, tokenizer, bundle.outputs[output]), bundle.generation)
+    model = _with_generation(build(bundle, tokenizer, bundle.outputs[output]), bundle.generation)
+    return dataclasses.replace(model, next_piece=in_precision(model.next_piece, precision))
 
 
 def _with_generation(model: LanguageModel, settings: Mapping[str, Any]) -> LanguageModel:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from polyseme.encoders.encoder import Encoder
-from polyseme.errors import ModelError
+from polyseme.encoders.inference import Precision, warn_where_slow
+from polyseme.errors import ModelError, OptionError
 from polyseme.generating.fast_decoder import FastSteps, scores_of, steps_fast
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import Causal
@@ -39,10 +40,10 @@ class StepByStep:
 
     normalized = False
 
-    def __init__(self, encoder: Encoder, output: Output, *, fast: bool = True) -> None:
+    def __init__(self, encoder: Encoder, output: Output, *, fast: bool = True, precision: Precision = "own") -> None:
         self.encoder = encoder
         self.output = output
-        self.steps = FastSteps(encoder, output) if fast and steps_fast(encoder) else None
+        self.steps = FastSteps(encoder, output, precision) if fast and steps_fast(encoder) else None
 
     def prepare(self) -> None:
         """Prepare for much work."""
@@ -86,6 +87,19 @@ class StepByStep:
         if last is None:
             raise ModelError("There is nothing to read.")
         return scores_of(self.output, last), memory
+
+
+def in_precision(next_piece: NextPiece, precision: Precision) -> NextPiece:
+    """The same with products in bf16 or int8 in its steps; what is read before the first step is read in fp32."""
+    if precision == "own":
+        return next_piece
+    if not isinstance(next_piece, StepByStep) or next_piece.steps is None:
+        raise OptionError(
+            f"The model cannot generate in {precision} on a CPU: that takes a Transformer that keeps the keys and "
+            "values of earlier pieces (a 'cache'). Load it in fp32 (dtype fp32)."
+        )
+    warn_where_slow(precision, stacklevel=6)
+    return StepByStep(next_piece.encoder, next_piece.output, precision=precision)
 
 
 class SpelledSteps:

@@ -7,6 +7,8 @@ are only used after a trial against `F.linear` in this process, and everything e
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -14,22 +16,39 @@ from torch import Tensor, nn
 
 from polyseme.parts.feed_forward import Activation, gelu_tanh
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 FUSED_GELUS = {F.gelu: "none", gelu_tanh: "tanh"}
 """Activations that oneDNN applies within the product, with its name for their algorithm."""
 
 
-class Product:
-    """act(x·Wᵀ + b), plus a residual where one is given."""
+class LinearProduct(ABC):
+    """act(x·Wᵀ + b), plus a residual where one is given: [N, in] → [N, out]"""
 
     def __init__(self, linear: nn.Linear, activation: Activation | None = None) -> None:
         self._fill(linear.weight.detach(), None if linear.bias is None else linear.bias.detach(), activation)
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
+    def of(cls, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Self:
         """A product of these tensors."""
         product = cls.__new__(cls)
         product._fill(weight, bias, activation)
         return product
+
+    @abstractmethod
+    def _fill(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None: ...
+
+    @abstractmethod
+    def pack(self, n_pieces: int) -> None:
+        """Lay the weights out for products of about `n_pieces` rows, where this machine gains by it."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
+
+
+class Product(LinearProduct):
+    """The product in the weights' own precision."""
 
     def _fill(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
         self.weight = weight
@@ -38,7 +57,6 @@ class Product:
         self.packed: Tensor | None = None
 
     def pack(self, n_pieces: int) -> None:
-        """Lay the weights out for products of about `n_pieces` rows, where this machine gains by it."""
         if self.weight.device.type == "cpu" and self.weight.dtype == torch.float32 and packing_works():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, n_pieces)
 
@@ -72,6 +90,11 @@ class Product:
 def fusing_pays() -> bool:
     """Whether activation and sum are faster within the product: with AVX2 alone, they are not."""
     return "AVX512" in torch.backends.cpu.get_cpu_capability()
+
+
+def packing_suits_one_row() -> bool:
+    """Whether packed weights are also read fastest for a single row: with AVX2 alone, they are not."""
+    return fusing_pays() and packing_works()
 
 
 @functools.cache

@@ -12,18 +12,18 @@ import functools
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyseme.parts.feed_forward import Activation
-from polyseme.parts.inference_linear import FUSED_GELUS, Product
+from polyseme.parts.inference_linear import FUSED_GELUS, LinearProduct, Product
 
 
-class HalfProduct:
-    """act(x·Wᵀ + b) with x and W rounded to bf16 and summed in fp32; the result in bf16, or fp32 with a residual."""
+class HalfProduct(LinearProduct):
+    """The product with x and W rounded to bf16 and summed in fp32; the result in bf16, or fp32 with a residual."""
 
-    def __init__(self, linear: nn.Linear, activation: Activation | None = None) -> None:
-        self.weight = linear.weight.detach().bfloat16()
-        self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
+    def _fill(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+        self.weight = weight.bfloat16()
+        self.bias = None if bias is None else bias.bfloat16()
         self.activation = activation
         self.packed: Tensor | None = None
         self.plain: Product | None = None
@@ -75,12 +75,12 @@ def from_int8(weight: Tensor, scale: Tensor) -> Tensor:
     return weight.float() * scale.float()[:, None]
 
 
-class Int8Product:
-    """act(x·Wᵀ + b) with W scaled to int8 row by row beforehand, and x row by row as it comes."""
+class Int8Product(LinearProduct):
+    """The product with W scaled to int8 row by row beforehand, and x row by row as it comes."""
 
-    def __init__(self, linear: nn.Linear, activation: Activation | None = None) -> None:
-        self.weight, self.weight_scale = to_int8(linear.weight.detach())
-        self.bias = None if linear.bias is None else linear.bias.detach().float()
+    def _fill(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+        self.weight, self.weight_scale = to_int8(weight)
+        self.bias = None if bias is None else bias.float()
         self.activation = activation
         self.sums: Sums = PlainSums(self.weight, self.weight_scale)
 

@@ -66,7 +66,7 @@ def scorer_of(
     backwards = bundle.config.reads_backwards
     _refuse_useless(name, hide=hide, order=chosen_order, stride=stride, neural_cache=neural_cache, backwards=backwards)
     if precision != "own" and name in ("two stacks", "any-order"):
-        raise OptionError(f"On a CPU, {precision} is for embed. To score with this model, load it in fp32.")
+        raise OptionError(f"On a CPU, this model cannot score in {precision}. Load it in fp32.")
     making = _Making(bundle, tokenizer, batch_pieces, precision, inference)
     method: ScoringMethod
     if name == "causal":
