@@ -1,19 +1,23 @@
 """Greedy generation: polyseme beside `transformers`' `generate`, with the same weights and prompts, in one run.
 
 Models of GPT-2-small, BART-base or T5-small size with random weights, so that nothing has to be downloaded; no text
-ends early. The last two read the prompts as sources. Two peers: `generate` with its defaults (a dynamic cache, not
-compiled), and with `cache_implementation="static"` and its compiled forward pass (CUDA graphs on a GPU). Compilation
-happens in the warm-up runs and is not counted. Runs alternate; medians. The share of the read bandwidth counts every
-weight that a step needs once, whatever the number of rows, against the fastest plain read of a tensor of that size in
-the same run. The generated pieces must be equal, except for ties.
+ends early. The last two read the prompts as sources. Peers: `generate` with its defaults (a dynamic cache, not
+compiled), the same in bf16, and with `cache_implementation="static"` and its compiled forward pass (CUDA graphs on a
+GPU). Compilation happens in the warm-up runs and is not counted. On a CPU polyseme also runs its steps in bf16 and int8
+(`--precisions`); what these cost in perplexity is printed by `generate_precision.py`. Runs alternate; medians, with the
+processor's time beside. The share of the read bandwidth counts every weight that a step needs once, whatever the number
+of rows, against the fastest plain read of a tensor of that size in the same run. The pieces that are generated in one
+precision must be equal, except for ties.
 
     python benchmarks/generate.py [--rows 1 16] [--new 64] [--rounds 5] [--device cpu] [--dtype fp32]
-                                  [--size gpt2 bart-base t5-small] [--peers dynamic static]
+                                  [--precisions bf16 int8] [--size gpt2 bart-base t5-small]
+                                  [--peers dynamic bf16 static]
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import logging
 import os
 import time
@@ -27,15 +31,16 @@ from polyseme.api import DTYPES
 from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.convert.conversion_table import write
 from polyseme.convert.families import FAMILIES
+from polyseme.encoders.inference import Precision
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel
-from polyseme.generating.next_piece import StepByStep
+from polyseme.generating.next_piece import StepByStep, in_precision
 from polyseme.parts.device import find_device
 from polyseme.recipes.published_sizes import SIZES
 
 FLOORS = {
-    ("gpt2", "cpu", 1): 1.1,
+    ("gpt2", "cpu", 1): 1.5,
     ("gpt2", "cpu", 16): 1.0,
     ("gpt2", "cuda", 1): 6.0,
     ("gpt2", "cuda", 16): 4.0,
@@ -47,7 +52,14 @@ FLOORS = {
 """By size, device and rows: the least expected speed, as a multiple of the dynamic, uncompiled peer's."""
 FIRST = 2
 """The piece that a decoder begins with."""
-PEERS = {"dynamic": "transformers, defaults", "static": "transformers, static cache, compiled"}
+PEERS = {
+    "dynamic": "transformers, defaults",
+    "bf16": "transformers, bf16",
+    "static": "transformers, static cache, compiled",
+}
+OURS: dict[Precision, str] = {"own": "polyseme", "bf16": "polyseme, bf16", "int8": "polyseme, int8"}
+SMALLER = {PEERS["bf16"]: 0.5, OURS["bf16"]: 0.5, OURS["int8"]: 0.25}
+"""Bytes of a weight, as a share of those in fp32."""
 COMPILE_RUNS = 3
 """Warm-up runs: the first compiles, the next ones record CUDA graphs."""
 
@@ -69,11 +81,11 @@ def twins(size: str, dtype: torch.dtype, device: str) -> tuple[Bundle, torch.nn.
     return ours.to(device=device, dtype=dtype), theirs.to(device=device, dtype=dtype)
 
 
-def language_of(ours: Bundle, device: str) -> LanguageModel:
+def language_of(ours: Bundle, device: str, precision: Precision = "own") -> LanguageModel:
     """Our model as the decoding loop sees it, without a tokenizer."""
     writer = ours.encoder if ours.decoder is None else ours.decoder
     return LanguageModel(
-        next_piece=StepByStep(writer, ours.outputs["causal"]),  # type: ignore[arg-type]
+        next_piece=in_precision(StepByStep(writer, ours.outputs["causal"]), precision),  # type: ignore[arg-type]
         n_pieces=ours.config.n_pieces,
         device=torch.device(device),
         source=None if ours.decoder is None else ours.encoder,
@@ -137,9 +149,14 @@ def measure(size: str, options: argparse.Namespace, device: str) -> None:
     """Print the table of one size."""
     dtype = DTYPES[options.dtype]
     ours, theirs = twins(size, dtype, device)
-    model = language_of(ours, device)
-    model.prepare()
-    has_source = model.source is not None
+    on_cpu = torch.device(device).type == "cpu"
+    precisions: list[Precision] = ["own", *(options.precisions if on_cpu and options.dtype == "fp32" else [])]
+    models = {OURS[precision]: language_of(ours, device, precision) for precision in precisions}
+    for model in models.values():
+        model.prepare()
+    peers = [peer for peer in options.peers if peer != "bf16" or dtype == torch.float32]
+    in_bf16 = copy.deepcopy(theirs).bfloat16() if "bf16" in peers else theirs
+    has_source = ours.decoder is not None
     decoding = Decoding(max_new=options.new)
     n_bytes = n_weights_of_a_step(ours) * dtype.itemsize
     print(
@@ -153,29 +170,32 @@ def measure(size: str, options: argparse.Namespace, device: str) -> None:
         prompts = torch.randint(ours.config.n_pieces, (n_rows, options.prompt), generator=generator)
         texts: dict[str, list[list[int]]] = {}
 
-        def run_ours(prompts: torch.Tensor = prompts, texts: dict[str, Any] = texts) -> None:
-            rows = prompts.tolist()
+        def run_ours(name: str, prompts: torch.Tensor = prompts, texts: dict[str, Any] = texts) -> None:
+            rows, model = prompts.tolist(), models[name]
             if has_source:
                 generated = write_on(model, [[] for _ in rows], decoding, sources=rows)
             else:
                 generated = write_on(model, rows, decoding)
-            texts["polyseme"] = [continuations[0].pieces for continuations in generated]
+            texts[name] = [continuations[0].pieces for continuations in generated]
             synchronize(device)
 
         def run_theirs(peer: str, prompts: torch.Tensor = prompts, texts: dict[str, Any] = texts) -> None:
-            texts[PEERS[peer]] = generate_theirs(peer, theirs, prompts.to(device), options.new, has_source)
+            network = in_bf16 if peer == "bf16" else theirs
+            texts[PEERS[peer]] = generate_theirs(peer, network, prompts.to(device), options.new, has_source)
 
         torch.compiler.reset()  # another number of rows gets a graph of its own, not one with a dynamic shape
-        runs: dict[str, Any] = {PEERS[peer]: partial(run_theirs, peer) for peer in options.peers}
-        seconds = alternate({**runs, "polyseme": run_ours}, options.rounds, warm_ups=COMPILE_RUNS)
+        runs: dict[str, Any] = {PEERS[peer]: partial(run_theirs, peer) for peer in peers}
+        runs |= {name: partial(run_ours, name) for name in models}
+        processor: dict[str, float] = {}
+        warm_ups = COMPILE_RUNS if "static" in peers else 1
+        seconds = alternate(runs, options.rounds, warm_ups=warm_ups, processor=processor)
         bandwidth = read_bandwidth(n_bytes, device)
         for name, taken in seconds.items():
-            share = n_bytes * options.new / taken / bandwidth
-            ratio = "" if name == "polyseme" else f"{taken / seconds['polyseme']:.2f}"
-            lines.append(
-                [str(n_rows), name, f"{taken:.3f}", f"{n_rows * options.new / taken:,.0f}", f"{share:.0%}", ratio]
-            )
-        for peer in options.peers:
+            share = n_bytes * SMALLER.get(name, 1.0) * options.new / taken / bandwidth
+            ratios = [f"{taken / seconds[of]:.2f}" if name not in models else "" for of in models]
+            speed = f"{n_rows * options.new / taken:,.0f}"
+            lines.append([str(n_rows), name, f"{taken:.3f}", f"{processor[name]:.3f}", speed, f"{share:.0%}", *ratios])
+        for peer in peers:
             floor = FLOORS.get((size, torch.device(device).type, n_rows)) if peer == "dynamic" else None
             n_equal = sum(one == other for one, other in zip(texts["polyseme"], texts[PEERS[peer]], strict=True))
             notes.append(
@@ -183,7 +203,11 @@ def measure(size: str, options: argparse.Namespace, device: str) -> None:
                 f"{PEERS[peer]}{'' if floor is None else f' (floor {floor})'}; {n_equal} of {n_rows} texts equal; "
                 f"a plain read {bandwidth / 1e9:,.1f} GB/s"
             )
-    print(table(["rows", "route", "seconds", "pieces/s", "of read bandwidth", "polyseme is × as fast"], lines))
+        for name in list(models)[1:]:
+            n_equal = sum(one == other for one, other in zip(texts["polyseme"], texts[name], strict=True))
+            notes.append(f"{n_rows} rows: {name}: {n_equal} of {n_rows} texts as in fp32")
+    head = ["rows", "route", "seconds", "of processor", "pieces/s", "of read bandwidth"]
+    print(table([*head, *(f"{name} is × as fast" for name in models)], lines))
     print("\n" + "\n".join(notes))
 
 
@@ -201,6 +225,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="fp32", choices=sorted(DTYPES))
+    parser.add_argument("--precisions", nargs="*", choices=["bf16", "int8"], default=["bf16", "int8"])
     parser.add_argument("--size", nargs="+", default=["gpt2", "bart-base", "t5-small"], choices=sorted(SIZES))
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     options = parser.parse_args()

@@ -10,17 +10,30 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 
-def alternate(runs: Mapping[str, Callable[[], object]], rounds: int, *, warm_ups: int = 1) -> dict[str, float]:
-    """Median seconds of each route. Routes alternate, so that other load on the machine affects all alike."""
+def alternate(
+    runs: Mapping[str, Callable[[], object]],
+    rounds: int,
+    *,
+    warm_ups: int = 1,
+    processor: dict[str, float] | None = None,
+) -> dict[str, float]:
+    """Median seconds of each route. Routes alternate, so that other load on the machine affects all alike.
+
+    `processor` takes the median seconds of the processor, which count all threads and no waiting.
+    """
     for run in runs.values():
         for _ in range(warm_ups):
             run()
     seconds: dict[str, list[float]] = {name: [] for name in runs}
+    of_processor: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            started = time.perf_counter()
+            started, processor_started = time.perf_counter(), time.process_time()
             run()
             seconds[name].append(time.perf_counter() - started)
+            of_processor[name].append(time.process_time() - processor_started)
+    if processor is not None:
+        processor.update({name: statistics.median(each) for name, each in of_processor.items()})
     return {name: statistics.median(each) for name, each in seconds.items()}
 
 
