@@ -30,6 +30,7 @@ from polyseme.embedding.flow import Embedder
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
+from polyseme.result_tables import counted
 from polyseme.text.documents import document_chunks
 from polyseme.transfer.frozen_features import CHUNK_CHARACTERS, check_cached, key_of, write_about
 from polyseme.types import Document, Progress
@@ -69,10 +70,12 @@ class SpanVectors:
                 f"{are} longer than the model's window of {self.window:,} pieces, and read in overlapping windows."
             )
         if self.tally.vanished:
-            notes.append(f"{self.tally.vanished:,} words came out as nothing and were read as the unknown piece.")
+            words = counted(self.tally.vanished, "word")
+            notes.append(f"Read as the unknown piece, since nothing was left of them: {words}.")
         if self.tally.unknown:
-            share = f"{self.tally.unknown / max(self.tally.words, 1):.1%}"
-            notes.append(f"{self.tally.unknown:,} words ({share}) were read as the unknown piece, whole or in part.")
+            words = counted(self.tally.unknown, "word")
+            share = self.tally.unknown / max(self.tally.words, 1)
+            notes.append(f"Read as the unknown piece, whole or in part: {words} ({share:.1%}).")
         return notes
 
 
