@@ -32,6 +32,7 @@ from polyseme.files.chunk_assembly import Assembly
 from polyseme.files.chunk_spool import ChunkRecord, Spool, Storage, open_spool
 from polyseme.files.rows import Row
 from polyseme.files.unfinished_folder import leftover_work
+from polyseme.files.unused_memory import return_unused_memory
 from polyseme.types import OnBatch, Progress
 
 CHUNK_CHARACTERS = 1 << 19
@@ -331,7 +332,10 @@ def store_chunk(
     results = job.compute(chunk, on_batch)
     tally = job.tally.since(before)
     tally.seconds = time.perf_counter() - started
-    return spool.save(chunk.number, results, n_rows=len(chunk.rows), input=chunk.digest, tally=tally)
+    record = spool.save(chunk.number, results, n_rows=len(chunk.rows), input=chunk.digest, tally=tally)
+    del results
+    return_unused_memory()
+    return record
 
 
 def _present(record: ChunkRecord | None) -> ChunkRecord:
@@ -400,6 +404,7 @@ def _known(job: Job[Unit, Result], chunk: Chunk[Unit], spool: Spool[Result]) -> 
 def _computed(job: Job[Unit, Result], chunk: Chunk[Unit], report: _Report) -> Sequence[Result]:
     results = job.compute(chunk, report.of(chunk.read_until))
     report.until(chunk.read_until)
+    return_unused_memory()
     return results
 
 
