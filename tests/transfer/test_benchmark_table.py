@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import fmean, stdev
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,14 @@ def counted(task: str) -> str:
     return BENCHMARKS[task].metrics[0]
 
 
-def report(task: str, figures: dict[int, float]) -> FinetuneReport:
+def report(task: str, figures: dict[int, float], mixes: dict[int, list[float]] | None = None) -> FinetuneReport:
+    def mix_of(seed: int) -> dict[str, Any] | None:
+        return mixes and {"gamma": 1.0, "shares": dict(zip("012", mixes[seed], strict=True))}
+
     seeds = tuple(
-        SeedFigures(seed=seed, dev={counted(task): value}, best_step=1, n_steps=1, curve=(), learned=True)
+        SeedFigures(
+            seed=seed, dev={counted(task): value}, best_step=1, n_steps=1, curve=(), learned=True, mix=mix_of(seed)
+        )
         for seed, value in figures.items()
     )
     return FinetuneReport(
@@ -116,3 +122,18 @@ def test_a_page_has_spreads_beside_their_figures() -> None:
     of_one = compared_table(1).page()
     assert "±" not in of_one
     assert "spread</th>" not in of_one, "one seed has none"
+
+
+def test_layers_of_learned_mixes_are_compared_task_by_task() -> None:
+    assert compared_table(1).layer_shares() == {}
+    assert "share of each layer" not in compared_table(1).page()
+    mixes = {0: [0.2, 0.7, 0.1], 1: [0.4, 0.5, 0.1]}
+    table = compared_table(2)
+    fitted = TaskResult.of_fit(report("snli", {0: 0.5, 1: 0.6}, mixes))
+    results = {**table.results, "snli": {**table.results["snli"], "+ vectors": fitted}}
+    table = BenchmarkReport(suite="elmo-six", model="m", results=results)
+    assert table.layer_shares()["snli"] == pytest.approx({"0": 0.3, "1": 0.6, "2": 0.1})
+    assert table.to_json()["layer_shares"]["snli"]["1"] == pytest.approx(0.6)
+    page = table.page()
+    assert "<th>layer 2</th>" in page
+    assert ">60 %</td>" in page

@@ -39,6 +39,8 @@ class TaskResult:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """By metric, what a score may lie between, where no seeds say that."""
     sizes: Mapping[str, int] = field(default_factory=dict)
+    layer_shares: Mapping[str, float] = field(default_factory=dict)
+    """Of a learned mix of layers, each one's share, mean over the seeds; empty: there is no mix."""
     report: Mapping[str, Any] = field(default_factory=dict)
     """The whole report, as JSON."""
     seconds: float = 0.0
@@ -58,6 +60,7 @@ class TaskResult:
             sampled=bool({"train", split} & set(report.sampled)),
             n_failed=report.n_failed,
             sizes=report.sizes,
+            layer_shares=_mean_shares([each.mix["shares"] for each in report.seeds if each.mix is not None]),
             report=report.to_json(),
             seconds=report.ledger.seconds,
             kwh=report.ledger.kwh,
@@ -144,6 +147,18 @@ class BenchmarkReport:
         if not shared or any(self.result(task, strategy).intervals for task in self.mean_tasks):
             return None
         return Summary.of([fmean(figures[seed] for figures in by_seed) for seed in shared])
+
+    def layer_shares(self) -> dict[str, Mapping[str, float]]:
+        """By task, what each layer has in the mix that the last strategy learned; tasks without one are left out.
+
+        Of ELMo's six tasks, this is the picture of layers against tasks (Peters et al. 2018, Figure 2).
+        """
+        by_task = {
+            task.name: self.result(task.name).layer_shares
+            for task in self.definition.tasks
+            if task.name in self.results
+        }
+        return {task: shares for task, shares in by_task.items() if shares}
 
     # --- what is gained -----------------------------------------------------------------------------------------------
 
@@ -272,6 +287,7 @@ class BenchmarkReport:
             "rows": [list(row) for row in self.rows()],
             "notes": self.lines(),
             "gains": self._gains(),
+            "layer_shares": {task: dict(shares) for task, shares in self.layer_shares().items()},
             "reports": {
                 f"{task}/{strategy}" if strategy else task: dict(result.report)
                 for task, by_strategy in self.results.items()
@@ -299,7 +315,8 @@ class BenchmarkReport:
     def page(self) -> str:
         """A page with a picture and the table."""
         header, *rows = self._narrow()
-        return benchmark_page(f"{self.definition.noun}: {self.model}", self._bars(), header, rows, self.lines())
+        title = f"{self.definition.noun}: {self.model}"
+        return benchmark_page(title, self._bars(), header, rows, self.lines(), layer_shares=self.layer_shares())
 
     def _narrow(self) -> list[list[str]]:
         """Columns and rows for a page: a spread is beside its figure, and columns that say nothing are left out."""
@@ -335,6 +352,10 @@ class BenchmarkReport:
                 if figure is not None:
                     bars.append(Bar(f"{model} (published, test)", figure.value / 100, group=group))
         return bars
+
+
+def _mean_shares(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {layer: fmean(each[layer] for each in seeds) for layer in seeds[0]} if seeds else {}
 
 
 def _reading(suite: Suite, compares: bool) -> str:
