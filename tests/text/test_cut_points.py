@@ -29,15 +29,18 @@ spaced = st.lists(
 
 
 def whole(tokenizer: PieceTokenizer, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    if tokenizer.sentencepiece:
+        ids, edges = tokenizer.sentencepiece.encode(text)[:2]
+        return list(ids), list(zip(edges[::2], edges[1::2], strict=True))
     encoding = tokenizer.backend.encode(text, add_special_tokens=False)
     return encoding.ids, encoding.offsets
 
 
 def in_parts(tokenizer: PieceTokenizer, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    encoder = CachedEncoder(tokenizer.backend, tokenizer.specials)
+    encoder = CachedEncoder(tokenizer.backend, tokenizer.specials, tokenizer.sentencepiece)
     parts, starts = encoder.parts(make_document(text))
     assert "".join(parts) == text
-    read = encoder.encode(parts)
+    read = encoder.encode(parts, np.array([len(parts)]))
     spans = read.spans + np.repeat(starts, read.counts)[:, None]
     return read.ids.tolist(), [(start, end) for start, end in spans.tolist()]
 

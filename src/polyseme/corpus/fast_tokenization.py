@@ -27,7 +27,6 @@ from polyseme.corpus.cut_checks import can_be_cut_at_lines, drops_blanks, is_ord
 from polyseme.corpus.type_tables import Numbers, Tables
 from polyseme.text.alignment import align
 from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
-from polyseme.text.cut_points import can_be_cut
 from polyseme.text.sentences import (
     CAPITAL,
     CONTINUES,
@@ -83,8 +82,10 @@ class Speller:
     def __init__(self, tokenizer: PieceTokenizer) -> None:
         backend = tokenizer.backend
         self._backend = backend
-        self._encoder = CachedEncoder(backend, tokenizer.specials)
-        self._cuts = can_be_cut(backend) and not getattr(backend.model, "dropout", None)
+        self._encoder = CachedEncoder(backend, tokenizer.specials, tokenizer.sentencepiece)
+        self._reads_together = tokenizer.sentencepiece is None
+        """Whether many types are encoded at once, as one text."""
+        self._cuts = self._encoder.can_be_cut and not getattr(backend.model, "dropout", None)
         self._cuts_lines = self._cuts and can_be_cut_at_lines(backend)
         self._blanks_are_nothing = self._cuts and drops_blanks(backend)
         self._parts_marks = self._blanks_are_nothing and parts_marks(backend)
@@ -292,20 +293,25 @@ class Speller:
         text = "".join(keys)
         lengths = np.fromiter(map(len, keys), np.int64, len(keys))
         ends = np.cumsum(lengths)
-        encoding = self._backend.encode(text, add_special_tokens=False)
-        ids = np.array(encoding.ids, np.uint32)
-        if self._is_literal(ids, text):
+        read = self._read_together(text) if self._reads_together else None
+        if read is None:
             ids64, spans, counts = self._encoder.encode(keys)
             ids, owners = ids64.astype(np.uint32), np.repeat(np.arange(len(keys)), counts)
             spans = spans + (ends - lengths)[owners][:, None]
         else:
-            spans = _flat_pairs(encoding.offsets)
+            ids, spans = read
             owners = np.searchsorted(ends, np.maximum.accumulate(spans[:, 1]), side="left")
         if plain:
             starts, sentences = np.diff(owners, prepend=-1) != 0, np.zeros(len(ids), np.bool_)
         else:
             starts, sentences = _word_starts(text, spans), _inner_sentences(keys, spans)
         return np.array(numbers, np.int64)[owners], ids, starts, sentences
+
+    def _read_together(self, text: str) -> tuple[NDArray[np.uint32], Ints] | None:
+        """The pieces of many types in one text, and their spans; None if it spells out a special piece."""
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        ids = np.array(encoding.ids, np.uint32)
+        return None if self._is_literal(ids, text) else (ids, _flat_pairs(encoding.offsets))
 
     def _learn_alone(self, number: int, text: str) -> tuple[Ints, NDArray[Any], Bits, Bits]:
         """The pieces of a type as they are at the beginning of a text."""

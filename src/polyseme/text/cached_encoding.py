@@ -19,6 +19,8 @@ from tokenizers.models import WordLevel
 
 from polyseme.text.cut_points import CHARACTER, can_be_cut, cut_places, prepends_itself, steps
 from polyseme.text.library_faults import library_faults
+from polyseme.text.sentencepiece_encoding import SentencePieceEncoder
+from polyseme.text.sentencepiece_search import add_up
 from polyseme.text.specials import is_unigram, literal_twin
 from polyseme.types import Document
 
@@ -52,38 +54,51 @@ class _PartPieces(NamedTuple):
     ids: tuple[int, ...]
     ends: tuple[int, ...]
     """The start and end of each piece in the part."""
+    scores: tuple[float, ...] = ()
+    """What a model of SentencePiece adds up."""
+    is_close: bool = False
+    """Whether the pieces depend on what is before the part."""
 
 
 class CachedEncoder:
-    """Encodes parts of text with a `tokenizers.Tokenizer`."""
+    """Encodes parts of text with a `tokenizers.Tokenizer`, or as SentencePiece where a model comes from it."""
 
-    def __init__(self, backend: Tokenizer, specials: Mapping[str, int]) -> None:
+    def __init__(
+        self, backend: Tokenizer, specials: Mapping[str, int], sentencepiece: SentencePieceEncoder | None = None
+    ) -> None:
         backend.encode_special_tokens = True
         self._backend = backend
         self._specials = specials
+        self._sentencepiece = sentencepiece.without(self._never_in_text) if sentencepiece else None
         self._cache: dict[str, _PartPieces] = {}
 
     def parts(self, document: Document) -> tuple[list[str], list[int]]:
         """The parts of a document that can be encoded separately, and where each starts in its text."""
         text = document.text
         if not document.pretokenized:
-            places = cut_places(text) if self._can_be_cut else []
+            places = cut_places(text) if self.can_be_cut else []
             starts = [0, *places]
             return [text[start:end] for start, end in zip(starts, [*places, len(text)], strict=True)], starts
         blank = "" if self._prepends_itself else " "
         parts = [blank + word if place else str(word) for place, word in enumerate(document.words)]
         return parts, [word.end - len(part) for word, part in zip(document.words, parts, strict=True)]
 
-    def encode(self, parts: Sequence[str]) -> EncodedParts:
-        """The pieces of all parts."""
+    def encode(self, parts: Sequence[str], n_parts: Ints | None = None) -> EncodedParts:
+        """The pieces of all parts; `n_parts` is how many make up each text, if they were cut from texts."""
         if self._characters is not None:
             return self._characters.encode(parts)
-        results = [
-            self._encode_cached(parts[start : start + PARTS_PER_CALL]) for start in range(0, len(parts), PARTS_PER_CALL)
-        ]
-        if not results:
-            return EncodedParts(np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros(0, np.int64))
-        return results[0] if len(results) == 1 else EncodedParts(*map(np.concatenate, zip(*results, strict=True)))
+        encoded: list[_PartPieces] = []
+        for start in range(0, len(parts), PARTS_PER_CALL):
+            encoded += self._encode_cached(parts[start : start + PARTS_PER_CALL])
+        if self._sentencepiece and n_parts is not None:
+            self._encode_close_ones(parts, encoded, n_parts)
+        counts = np.fromiter((len(pieces.ids) for pieces in encoded), np.int64, len(encoded))
+        n = int(counts.sum())
+        return EncodedParts(
+            np.fromiter(chain.from_iterable(pieces.ids for pieces in encoded), np.int64, n),
+            np.fromiter(chain.from_iterable(pieces.ends for pieces in encoded), np.int64, 2 * n).reshape(n, 2),
+            counts,
+        )
 
     @cached_property
     def placeholder(self) -> int | None:
@@ -93,7 +108,20 @@ class CachedEncoder:
         blanks = (self._backend.token_to_id(blank) for blank in ("Ġ", "▁"))
         return next((int(id) for id in blanks if id is not None), None)
 
-    def _encode_cached(self, parts: Sequence[str]) -> EncodedParts:
+    def _encode_close_ones(self, parts: Sequence[str], encoded: list[_PartPieces], n_parts: Ints) -> None:
+        """Encode parts that have several ways to be written by what is before them in their text."""
+        assert self._sentencepiece is not None
+        close = [place for place, pieces in enumerate(encoded) if pieces.is_close]
+        begins = np.concatenate([[0], np.cumsum(n_parts)])
+        added, so_far = 0, 0.0
+        for place, text in zip(close, np.searchsorted(begins, close, side="right").tolist(), strict=True):
+            if begins[text - 1] > added:
+                added, so_far = int(begins[text - 1]), 0.0
+            so_far = add_up(so_far, chain.from_iterable(pieces.scores for pieces in encoded[added:place]))
+            encoded[place] = _PartPieces(*self._sentencepiece.encode(parts[place], so_far))
+            added = place
+
+    def _encode_cached(self, parts: Sequence[str]) -> list[_PartPieces]:
         cache = self._cache
         types = dict.fromkeys(parts)
         new = [part for part in types if part not in cache]
@@ -106,15 +134,11 @@ class CachedEncoder:
         for part in new:
             if len(part) > MAX_CACHED_LENGTH:
                 cache.pop(part, None)
-        counts = np.fromiter((len(pieces.ids) for pieces in encoded), np.int64, len(encoded))
-        n = int(counts.sum())
-        return EncodedParts(
-            np.fromiter(chain.from_iterable(pieces.ids for pieces in encoded), np.int64, n),
-            np.fromiter(chain.from_iterable(pieces.ends for pieces in encoded), np.int64, 2 * n).reshape(n, 2),
-            counts,
-        )
+        return encoded
 
     def _encode_texts(self, texts: list[str]) -> list[_PartPieces]:
+        if self._sentencepiece:
+            return [_PartPieces(*self._sentencepiece.encode(text)) for text in texts]
         with library_faults("The model's tokenizer makes no pieces of a text", "Get the tokenizer's files again."):
             if len(texts) == 1:  # one text needs none of the threads that a batch would start
                 encodings = [self._backend.encode(texts[0], add_special_tokens=False)]
@@ -129,7 +153,7 @@ class CachedEncoder:
 
     def _encode_literally(self, text: str) -> _PartPieces:
         """The pieces of a text that spells out a special piece and must not become it."""
-        ids, ends = _part_pieces(self._literal_twin.encode(text, add_special_tokens=False))
+        ids, ends, *_ = _part_pieces(self._literal_twin.encode(text, add_special_tokens=False))
         if self.placeholder is None:
             return _PartPieces(ids, ends)
         return _PartPieces(tuple(self.placeholder if id in self._never_in_text else id for id in ids), ends)
@@ -139,8 +163,9 @@ class CachedEncoder:
         return _Characters.of(self._backend)
 
     @cached_property
-    def _can_be_cut(self) -> bool:
-        return can_be_cut(self._backend)
+    def can_be_cut(self) -> bool:
+        """Whether the parts of a text, cut at certain blanks, have the same pieces as the whole."""
+        return can_be_cut(self._backend) and (self._sentencepiece is None or self._sentencepiece.can_be_cut)
 
     @cached_property
     def _prepends_itself(self) -> bool:

@@ -1,28 +1,29 @@
-"""SentencePiece's `.model` files: a reader of their wire format, and the same tokenizer in the `tokenizers` library.
+"""SentencePiece's `.model` files: a reader of their wire format, and the nearest there is in the `tokenizers` library.
 
 A `.model` is a protocol buffer: fields, each with a number and a kind, that may contain further fields. Only the few
 that affect encoding are read (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto).
+
+The `tokenizers` library has the pieces and writes them out as text, and is what other programs read of a saved model.
+It treats rare characters and blanks in another way, so that `sentencepiece_encoding` encodes texts.
 """
 
 from __future__ import annotations
 
 import struct
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from polyseme.errors import ModelError
 from polyseme.text.cut_points import EXTRA_BLANKS, OUTER_BLANKS
 
 BLANK = "▁"
 """A blank as pieces write it."""
-NONCHARACTERS = 0xFDD0
-"""The first of 32 codes that Unicode reserves for internal use."""
 
 
 class Kind(IntEnum):
@@ -59,6 +60,16 @@ class SentencePieceModel:
     remove_extra_whitespaces: bool = True
     escape_whitespaces: bool = True
 
+    @cached_property
+    def unknown(self) -> int:
+        """The id of the unknown piece."""
+        return next(id for id, piece in enumerate(self.pieces) if piece.kind == Kind.UNKNOWN)
+
+    @cached_property
+    def user_defined(self) -> dict[str, int]:
+        """The pieces that are never taken apart, with their ids."""
+        return {piece.text: id for id, piece in enumerate(self.pieces) if piece.kind == Kind.USER_DEFINED}
+
 
 def read_model(path: Path) -> SentencePieceModel:
     """Read a `.model` file."""
@@ -72,19 +83,35 @@ def read_model(path: Path) -> SentencePieceModel:
         raise ModelError(
             f"{path} is a SentencePiece model of kind {model.algorithm!r}; only unigram and BPE can be read."
         )
+    if model.blanks_are_suffixes or not model.escape_whitespaces:
+        raise ModelError(
+            f"{path} is a SentencePiece model that writes blanks after words, or not at all; only models that write "
+            "them before words (▁the) can be read."
+        )
+    if model.algorithm == "bpe":
+        _refuse_unclear_merges(model, path)
     return model
 
 
-def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
-    """A tokenizer that gives the pieces SentencePiece gives; `before` are normalizers that are applied first."""
-    if model.blanks_are_suffixes or not model.escape_whitespaces:
+def _refuse_unclear_merges(model: SentencePieceModel, path: Path) -> None:
+    """Merges are written to other files in their order alone."""
+    scores = [piece.score for piece in model.pieces if piece.kind == Kind.NORMAL and len(piece.text) > 1]
+    unused = [piece.text for piece in model.pieces if piece.kind == Kind.UNUSED]
+    if unused or len(set(scores)) < len(scores):
+        reason = f"pieces that are not to be used ({unused[0]!r})" if unused else "several pieces with one score"
         raise ModelError(
-            "This SentencePiece model writes blanks after words, or not at all; only models that write them before "
-            "words (▁the) can be read."
+            f"{path} is a SentencePiece model of kind 'bpe' with {reason}, which cannot be read. Use the file as it "
+            "was trained."
         )
+
+
+def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
+    """The tokenizer of the `tokenizers` library that is nearest; `before` are normalizers that are applied first."""
     tokenizer = Tokenizer(_unigram(model) if model.algorithm == "unigram" else _bpe(model))
     tokenizer.normalizer = normalizers.Sequence([*before, *_normalizers(model)])
     tokenizer.pre_tokenizer = _pre_tokenizer(model)
+    if model.algorithm == "bpe":
+        tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in model.user_defined])
     scheme = "always" if model.add_dummy_prefix else "never"
     metaspace = decoders.Metaspace(replacement=BLANK, prepend_scheme=scheme)
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), metaspace]) if model.byte_fallback else metaspace
@@ -93,16 +120,6 @@ def backend(model: SentencePieceModel, before: Sequence[Any] = ()) -> Tokenizer:
 
 def _normalizers(model: SentencePieceModel) -> list[Any]:
     steps: list[Any] = []
-    # The library applies the compiled table to a letter together with its marks. That loses marks that SentencePiece
-    # keeps, and offsets of characters that the table drops. Replacing invisible characters beforehand, and normalizing
-    # to NFKC where the table does so, avoids both.
-    if model.charsmap:
-        steps += _invisible(normalizers.Precompiled(model.charsmap))
-    if "nfkc" in model.normalization:
-        protected = _unchanged(normalizers.Precompiled(model.charsmap)) if model.charsmap else {}
-        steps += [normalizers.Replace(char, code) for char, code in protected.items()]
-        steps.append(normalizers.NFKC())
-        steps += [normalizers.Replace(code, char) for char, code in protected.items()]
     if model.charsmap:
         steps.append(normalizers.Precompiled(model.charsmap))
     if model.add_dummy_prefix and not model.remove_extra_whitespaces:
@@ -110,27 +127,6 @@ def _normalizers(model: SentencePieceModel) -> list[Any]:
     if model.remove_extra_whitespaces and not _splits_words(model):
         steps += [normalizers.Replace(Regex(OUTER_BLANKS), ""), normalizers.Replace(Regex(EXTRA_BLANKS), " ")]
     return steps
-
-
-def _unchanged(table: Any) -> dict[str, str]:
-    """Characters that NFKC changes and the table does not (the wide ～), each with a code that no text contains."""
-    changed = [char for char in map(chr, range(0x80, 0x10000)) if unicodedata.normalize("NFKC", char) != char]
-    unchanged = [char for char in changed if unicodedata.category(char) != "Cs" and table.normalize_str(char) == char]
-    return {char: chr(NONCHARACTERS + number) for number, char in enumerate(unchanged[:32])}
-
-
-def _invisible(table: Any) -> list[Any]:
-    """The replacements that a table makes of invisible characters: it drops some and turns others into blanks."""
-    kinds = ("Cc", "Cf", "Zl", "Zp", "Zs")
-    becomes: dict[str, list[int]] = {"": [], " ": []}
-    for char in map(chr, range(0x10000)):
-        if (unicodedata.category(char) in kinds and char != " ") or char in (BLANK, "\ufffd"):
-            becomes.get(table.normalize_str(char), []).append(ord(char))
-    return [
-        normalizers.Replace(Regex("[" + "".join(f"\\x{{{code:x}}}" for code in codes) + "]"), new)
-        for new, codes in becomes.items()
-        if codes
-    ]
 
 
 def _pre_tokenizer(model: SentencePieceModel) -> Any:
@@ -155,13 +151,11 @@ def _unigram(model: SentencePieceModel) -> models.Unigram:
     lowest = min((piece.score for piece in model.pieces if piece.kind == Kind.NORMAL), default=0.0)
     unreachable = {Kind.UNUSED, Kind.BYTE}
     vocabulary = [(text, lowest - 1000 if kind in unreachable else score) for text, score, kind in model.pieces]
-    return models.Unigram(vocabulary, unk_id=_unknown(model), byte_fallback=model.byte_fallback)
+    return models.Unigram(vocabulary, unk_id=model.unknown, byte_fallback=model.byte_fallback)
 
 
 def _bpe(model: SentencePieceModel) -> models.BPE:
     """Scores as merges: every two pieces that make up a third, best scores first."""
-    if any(piece.kind == Kind.USER_DEFINED for piece in model.pieces):
-        raise ModelError("SentencePiece models of kind BPE that have user-defined pieces cannot be read.")
     scores = {piece.text: piece.score for piece in model.pieces if piece.kind == Kind.NORMAL}
     merges = [
         (text[:cut], text[cut:])
@@ -172,14 +166,10 @@ def _bpe(model: SentencePieceModel) -> models.BPE:
     return models.BPE(
         vocab={piece.text: id for id, piece in enumerate(model.pieces)},
         merges=merges,
-        unk_token=model.pieces[_unknown(model)].text,
+        unk_token=model.pieces[model.unknown].text,
         fuse_unk=True,
         byte_fallback=model.byte_fallback,
     )
-
-
-def _unknown(model: SentencePieceModel) -> int:
-    return next(id for id, piece in enumerate(model.pieces) if piece.kind == Kind.UNKNOWN)
 
 
 # --- the wire format -------------------------------------------------------------------------------------------------

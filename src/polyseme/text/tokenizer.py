@@ -26,6 +26,8 @@ from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
 from polyseme.text.cut_points import CHARACTER, steps
 from polyseme.text.framing import Frame, frame_named
 from polyseme.text.joined_words import joined_words
+from polyseme.text.sentencepiece_encoding import SentencePieceEncoder
+from polyseme.text.sentencepiece_settings import SETTING, settings_of
 from polyseme.text.specials import THEIR_NAMES
 from polyseme.types import Document, Framed, Pieces, Unit
 
@@ -44,12 +46,14 @@ class PieceTokenizer:
     No text is ever truncated or padded, and no text is encoded as a special piece: `[MASK]` in a text is text.
     """
 
-    def __init__(self, backend: Tokenizer, frame: Frame) -> None:
+    def __init__(self, backend: Tokenizer, frame: Frame, sentencepiece: SentencePieceEncoder | None = None) -> None:
         backend.no_truncation()
         backend.no_padding()
         backend.post_processor = None
         self.backend = backend
         self.framing = frame
+        self.sentencepiece = sentencepiece
+        """What encodes texts in the place of `backend`, for a model of SentencePiece."""
         self.specials: Mapping[str, int] = {role: self._id_of(piece) for role, piece in frame.specials.items()}
         missing = sorted(frame.needed - self.specials.keys())
         if missing:
@@ -58,28 +62,28 @@ class PieceTokenizer:
                 f"{frame.single!r} need. It has: {dict(frame.specials)}. Name the piece in special_tokens_map.json "
                 "beside the tokenizer's files, or choose another frame."
             )
-        self._encoder = CachedEncoder(backend, self.specials)
+        self._encoder = CachedEncoder(backend, self.specials, sentencepiece)
 
-    def __reduce__(self) -> tuple[type[PieceTokenizer], tuple[Tokenizer, Frame]]:
-        return PieceTokenizer, (self.backend, self.framing)
+    def __reduce__(self) -> tuple[type[PieceTokenizer], tuple[Tokenizer, Frame, SentencePieceEncoder | None]]:
+        return PieceTokenizer, (self.backend, self.framing, self.sentencepiece)
 
     def with_special(self, role: str, piece: str) -> PieceTokenizer:
         """The same tokenizer with a piece, which it must have, as the special of a role."""
         specials = {**self.framing.specials, role: piece}
-        return PieceTokenizer(self.backend, self.framing.replace(specials=specials))
+        return PieceTokenizer(self.backend, self.framing.replace(specials=specials), self.sentencepiece)
 
     def in_family(self, frame: str) -> PieceTokenizer:
         """The same tokenizer as models of a family with this frame have it: without segments where they have none."""
         if self.framing.n_segments == 1 or frame_named(frame).n_segments > 1:
             return self
-        return PieceTokenizer(self.backend, self.framing.without_segments())
+        return PieceTokenizer(self.backend, self.framing.without_segments(), self.sentencepiece)
 
     # --- properties --------------------------------------------------------------------------------------------------
 
     @cached_property
     def fingerprint(self) -> str:
         """Equal for tokenizers that give equal pieces: a hash of their behavior, not of their files."""
-        content = {"tokenizer": _behavior(self.backend), "frame": self.framing.to_json()}
+        content = {"tokenizer": _behavior(self.backend), "frame": self.framing.to_json(), **self._settings}
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -180,9 +184,14 @@ class PieceTokenizer:
 
     def save(self, folder: str) -> None:
         """Write `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`, which others load too."""
-        _write_files(self.backend, self.framing, folder)
+        _write_files(self.backend, self.framing, folder, self._settings)
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """What tokenizer_config.json needs besides the frame."""
+        return {SETTING: settings_of(self.sentencepiece)} if self.sentencepiece else {}
 
     def _encode_together(self, documents: Sequence[Document]) -> list[Pieces]:
         """All documents at once, as if they were one text with gaps between them.
@@ -200,7 +209,8 @@ class PieceTokenizer:
         ).reshape(-1, 2)
         offsets += np.repeat(bases, n_words)[:, None]
 
-        ids, spans, counts = self._encoder.encode(parts)
+        is_cut = not any(document.pretokenized for document in documents)
+        ids, spans, counts = self._encoder.encode(parts, n_parts if is_cut else None)
         spans += np.repeat(part_starts + np.repeat(bases, n_parts), counts)[:, None]
         n_pieces = _sums(counts, n_parts)
         words = align(spans, offsets)
@@ -281,7 +291,7 @@ def _behavior(backend: Tokenizer) -> dict[str, Any]:
     return {name: settings[name] for name in _BEHAVIOR}
 
 
-def _write_files(backend: Tokenizer, frame: Frame, folder: str) -> None:
+def _write_files(backend: Tokenizer, frame: Frame, folder: str, more: Mapping[str, Any]) -> None:
     """Write the files from which this library and others can load the tokenizer."""
     settings: dict[str, Any] = json.loads(backend.to_str())
     settings["post_processor"] = _post_processor(backend, frame)
@@ -291,6 +301,7 @@ def _write_files(backend: Tokenizer, frame: Frame, folder: str) -> None:
         "model_input_names": ["input_ids", *(["token_type_ids"] if frame.n_segments > 1 else []), "attention_mask"],
         "clean_up_tokenization_spaces": False,
         **specials,
+        **more,
     }
     path = Path(folder)
     _write_json(path / "tokenizer.json", settings)

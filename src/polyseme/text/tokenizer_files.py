@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -18,6 +18,8 @@ from polyseme.text.framing import FRAMES, Frame, frame_named
 from polyseme.text.library_faults import library_faults, refuse_damaged_tables
 from polyseme.text.pattern_checks import refuse_patterns
 from polyseme.text.sentencepiece import Kind, Piece
+from polyseme.text.sentencepiece_encoding import SentencePieceEncoder
+from polyseme.text.sentencepiece_settings import encoder_from
 from polyseme.text.specials import find_specials, frame_in, frame_of_folder, mark_specials, refuse_other_pieces
 from polyseme.text.tokenizer import PieceTokenizer
 
@@ -40,12 +42,19 @@ class TokenizerOptions:
         return bool(self.settings.get("do_lower_case", default))
 
 
+class Read(NamedTuple):
+    """A tokenizer, with what encodes texts in its place if it is a model of SentencePiece."""
+
+    backend: Tokenizer
+    sentencepiece: SentencePieceEncoder | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """The files of a layout, the function that reads them, and the usual frame of such a tokenizer."""
 
     files: tuple[str, ...]
-    read: Callable[[Sequence[Path], TokenizerOptions], Tokenizer]
+    read: Callable[[Sequence[Path], TokenizerOptions], Tokenizer | Read]
     usual_frame: Callable[[Tokenizer, TokenizerOptions], Frame]
     masks_take_blanks: bool = True
     """Whether blanks before a mask belong to it, as in tokenizers with blanks in their pieces."""
@@ -67,7 +76,7 @@ UNUSUAL = "\u16a0\u16b1 \U00012000 a"
 # --- one file with everything ----------------------------------------------------------------------------------------
 
 
-def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
+def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> Read:
     [path] = paths
     refuse_large(path)
     refuse_damaged_tables(path)
@@ -84,7 +93,7 @@ def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> To
         _follow_settings(backend, options.settings)
     if options.lowercase is not None:
         _set_lowercase(backend, options.lowercase, path)
-    return backend
+    return Read(backend, encoder_from(backend, options.settings, path))
 
 
 GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -248,7 +257,7 @@ def _frame_of_bpe(backend: Tokenizer, options: TokenizerOptions) -> Frame:
 # --- SentencePiece ---------------------------------------------------------------------------------------------------
 
 
-def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
+def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> Read:
     """The file of ALBERT, XLNet or T5; its pieces show which one it is."""
     model = sentencepiece.read_model(paths[0])
     texts = {piece.text for piece in model.pieces}
@@ -264,17 +273,17 @@ def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> Tok
         sentinels = [f"<extra_id_{k}>" for k in reversed(range(n))]
         new = [_control(piece) for piece in sentinels if piece not in texts]
         model = dataclasses.replace(model, pieces=[*model.pieces, *new])
-    return _marked(sentencepiece.backend(model, before), model)
+    return _marked(model, before)
 
 
-def _read_xlm_roberta(paths: Sequence[Path], options: TokenizerOptions) -> Tokenizer:
+def _read_xlm_roberta(paths: Sequence[Path], options: TokenizerOptions) -> Read:
     """XLM-R's file has SentencePiece's specials; its ids are fairseq's, which are one higher."""
     model = sentencepiece.read_model(paths[0])
     if [piece.text for piece in model.pieces[:3]] != ["<unk>", "<s>", "</s>"]:
         raise ModelError(f"{paths[0]} must begin with the pieces <unk>, <s> and </s>, as XLM-RoBERTa's file does.")
     specials = [_control("<s>"), _control("<pad>"), _control("</s>"), model.pieces[0]]
     model = dataclasses.replace(model, pieces=[*specials, *model.pieces[3:], _control("<mask>")])
-    return _marked(sentencepiece.backend(model), model)
+    return _marked(model)
 
 
 def _cleaning(options: TokenizerOptions, *, lowercase: bool) -> list[Any]:
@@ -289,11 +298,12 @@ def _control(text: str) -> Piece:
     return Piece(text, 0.0, Kind.CONTROL)
 
 
-def _marked(backend: Tokenizer, model: sentencepiece.SentencePieceModel) -> Tokenizer:
+def _marked(model: sentencepiece.SentencePieceModel, cleaning: Sequence[Any] = ()) -> Read:
     """The tokenizer with its control pieces marked as special; masks are marked later, since they may take blanks."""
+    backend = sentencepiece.backend(model, cleaning)
     names = [piece.text for piece in model.pieces if piece.kind == Kind.CONTROL and "mask" not in piece.text.lower()]
     backend.add_special_tokens(names)
-    return backend
+    return Read(backend, SentencePieceEncoder(model, normalizers.Sequence(list(cleaning)) if cleaning else None))
 
 
 def _frame_of_sentencepiece(backend: Tokenizer, options: TokenizerOptions) -> Frame:
@@ -333,7 +343,8 @@ def load_tokenizer(
     options = TokenizerOptions(
         settings=_settings(place), lowercase=lowercase, frame=frame if isinstance(frame, str) else None
     )
-    backend = layout.read([place / name for name in layout.files], options)
+    read = layout.read([place / name for name in layout.files], options)
+    backend, encoder = read if isinstance(read, Read) else (read, None)
     if isinstance(frame, Frame):
         chosen, specials = frame, dict(frame.specials)
     else:
@@ -344,7 +355,7 @@ def load_tokenizer(
         if described is not None:
             specials |= {role: piece for role, piece in described.specials.items() if role in described.needed}
     mark_specials(backend, specials, masks_take_blanks=layout.masks_take_blanks)
-    return PieceTokenizer(backend, chosen.replace(specials=specials))
+    return PieceTokenizer(backend, chosen.replace(specials=specials), encoder)
 
 
 def _layout(folder: Path) -> Layout:
