@@ -60,7 +60,7 @@ class LikeliestPieces:
         self._scores = {unknown: self._unknown_score}
         self._longest = max(map(len, (*scores, *user_defined)), default=0)
         self._rounded = array("f", [0.0])
-        """What is put in here comes out as a 32-bit number."""
+        """A place for one number, which rounds it to 32 bits."""
         self._roots: _Nodes = {}
         for text, (id, score) in scores.items():
             self._add(text, id, score)

@@ -98,11 +98,11 @@ def _scored(described: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 def _cleaning(described: Sequence[Mapping[str, Any]]) -> Any:
     """The normalizers that come before the table, as the `tokenizers` library has them."""
-    made: list[Any] = []
+    cleaning: list[Any] = []
     for step in described:
         if step["type"] == "Replace":
-            made.append(normalizers.Replace(step["pattern"]["String"], step["content"]))
+            cleaning.append(normalizers.Replace(step["pattern"]["String"], step["content"]))
         else:
-            made.append({"NFKD": normalizers.NFKD, "StripAccents": normalizers.StripAccents,
+            cleaning.append({"NFKD": normalizers.NFKD, "StripAccents": normalizers.StripAccents,
                          "Lowercase": normalizers.Lowercase}[step["type"]]())  # fmt: skip
-    return normalizers.Sequence(made) if made else None
+    return normalizers.Sequence(cleaning) if cleaning else None
