@@ -73,7 +73,10 @@ def test_who_is_stopped_after_the_output_is_in_place_says_so(
     finally:
         for each, handler in kept.items():
             signal.signal(each, handler)
-    assert capsys.readouterr().err == f"polyseme: told to stop (SIGTERM); {output} had been finished.\n"
+    assert (
+        capsys.readouterr().err
+        == f"polyseme: told to stop (SIGTERM); {output} had been finished, so that nothing is left to do.\n"
+    )
 
 
 def test_under_torchrun_the_first_process_refuses_first(

@@ -112,7 +112,9 @@ def written_to_the_end() -> Iterator[None]:
 def _left() -> str:
     """What a process that is stopped leaves behind; the output may have been finished just before."""
     finished = [each for each in dict.fromkeys(FINISHED) if each in sys.argv]
-    return f"{' and '.join(finished)} had been finished." if finished else "nothing was left half-written."
+    if not finished:
+        return "nothing was left half-written."
+    return f"{' and '.join(finished)} had been finished, so that nothing is left to do."
 
 
 def _wait_for_first_process() -> None:

@@ -82,7 +82,10 @@ def _check(path: AnyPath, target: Path, force: bool, kind: Kind) -> None:
     else:
         _check_replaced_folder(path, target, status)
     if not force:
-        raise OutputError(f"{path} is already there. Choose another name, or replace it with --force (force=True).")
+        raise OutputError(
+            f"{path} is already there. If this command wrote it, nothing is left to do; otherwise choose another name, "
+            "or replace it with --force (force=True)."
+        )
 
 
 @contextlib.contextmanager

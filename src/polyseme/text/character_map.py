@@ -2,7 +2,7 @@
 
 The table is a trie over UTF-8 in a double array: the children of a node are found by its offset XOR their byte, and a
 leaf holds where its replacement begins among texts that end with NUL. The longest key at a place counts. Such a table
-may have 200,000 keys, of which a text meets a few, so that it is followed, and what was followed is remembered.
+may have 200,000 keys, of which a text meets a few, so that it is not unpacked. Its steps are remembered.
 """
 
 from __future__ import annotations

@@ -21,6 +21,11 @@ from polyseme.text.sentencepiece_encoding import SentencePieceEncoder
 
 SETTING = "sentencepiece"
 """The name of the setting."""
+_CLEANING = {
+    "NFKD": normalizers.NFKD,
+    "StripAccents": normalizers.StripAccents,
+    "Lowercase": normalizers.Lowercase,
+}
 _FLAGS = ("byte_fallback", "add_dummy_prefix", "remove_extra_whitespaces")
 
 
@@ -103,6 +108,5 @@ def _cleaning(described: Sequence[Mapping[str, Any]]) -> Any:
         if step["type"] == "Replace":
             cleaning.append(normalizers.Replace(step["pattern"]["String"], step["content"]))
         else:
-            cleaning.append({"NFKD": normalizers.NFKD, "StripAccents": normalizers.StripAccents,
-                         "Lowercase": normalizers.Lowercase}[step["type"]]())  # fmt: skip
+            cleaning.append(_CLEANING[step["type"]]())
     return normalizers.Sequence(cleaning) if cleaning else None
