@@ -115,7 +115,7 @@ def test_a_run_is_decided_written_and_not_repeated(claim: tuple[Claim, list[str]
     assert len(calls) == 6
     page = output.read_text(encoding="utf-8")
     assert "<b>Shown</b>, at the small size" in page
-    assert "Large numbers." in page
+    assert "What this size cannot show: Large numbers." in page
     assert "ten − five" in page
     kept = ClaimResult.read(output.with_suffix(".json"))
     assert kept.fingerprint == fingerprint(ours.rule_text)

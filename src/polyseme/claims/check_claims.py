@@ -15,7 +15,7 @@ import torch
 
 from polyseme import __version__
 from polyseme.claims.claim import Claim
-from polyseme.claims.claim_page import claim_page, condition_rows
+from polyseme.claims.claim_page import claim_page, condition_rows, note_of
 from polyseme.claims.claim_result import MADE_BY, ClaimResult, packaged_results
 from polyseme.claims.claim_table import CLAIMS
 from polyseme.claims.data_sources import data_folder
@@ -25,7 +25,7 @@ from polyseme.files.atomic import check_output, whole_file
 from polyseme.json_reading import load_json
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.result_tables import ResultList, Table
+from polyseme.result_tables import ResultList, Table, counted
 from polyseme.training.budget import parse_time
 from polyseme.verb_options.claims_options import ClaimsOptions
 from polyseme.verbs.sweep_run import PausedError
@@ -79,7 +79,7 @@ class ClaimReport:
         for result in self.results:
             lines.append(f"result: {_verdict(claim, result)}, {result.minutes:.1f} minutes on {result.device}")
             lines += [f"  {condition}: {' '.join(cells)}" for condition, *cells in condition_rows(result)]
-            lines += [f"  {result.note}"] if result.note else []
+            lines += [f"  {note_of(result)}"] if result.note else []
         return [*lines, *([self.message] if self.message else [])]
 
     def to_json(self) -> dict[str, Any]:
@@ -264,5 +264,7 @@ def _named(lab: Lab) -> str:
     """The device, as results name it."""
     device = torch.device(find_device(lab.device))
     return (
-        torch.cuda.get_device_name(device) if device.type == "cuda" else f"a CPU with {torch.get_num_threads()} threads"
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"a CPU with {counted(torch.get_num_threads(), 'thread')}"
     )

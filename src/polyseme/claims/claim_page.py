@@ -25,6 +25,11 @@ def condition_rows(result: ClaimResult) -> list[tuple[str, ...]]:
     return rows
 
 
+def note_of(result: ClaimResult) -> str:
+    """The note of a result, in a sentence."""
+    return f"What this size cannot show: {result.note}" if result.size == "small" else result.note
+
+
 def claim_page(claim: Claim, result: ClaimResult) -> str:
     """The page, self-contained and without scripts."""
     sweep = result.sweep
@@ -33,7 +38,7 @@ def claim_page(claim: Claim, result: ClaimResult) -> str:
         f"<h1>{escaped(claim.text)}</h1>",
         f'<p class="faint">{escaped(claim.source)}</p>',
         f"<p><b>{escaped(result.verdict[0].upper() + result.verdict[1:])}</b>, at {size}. {escaped(claim.runs)}</p>",
-        *([f"<p>{escaped(result.note)}</p>"] if result.note else []),
+        *([f"<p>{escaped(note_of(result))}</p>"] if result.note else []),
         f'<p class="faint">The rule, written before the run: {escaped(result.rule)}</p>',
         *([figures_table(COLUMNS, condition_rows(result))] if result.outcomes else []),
         figures_table(sweep.columns, sweep.rows(), names=2),

@@ -26,6 +26,11 @@ DATA: Mapping[str, str] = {
     "tasks/wnut17": "WNUT 2017, github.com/leondz/emerging_entities_17",
     "tasks/coarsewsd20": "CoarseWSD-20 (Loureiro et al. 2021), github.com/danlou/bert-disambiguation",
     "tasks/agreement": "agreement sets (Linzen et al. 2016; Marvin and Linzen 2018)",
+    "tasks/squad": "SQuAD 1.1 (Rajpurkar et al. 2016)",
+    "tasks/snli": "SNLI (Bowman et al. 2015), nlp.stanford.edu/projects/snli",
+    "tasks/srl": "PropBank's roles on UD-EWT, github.com/UniversalPropositions/UP_English-EWT",
+    "tasks/sst": "the Stanford Sentiment Treebank (Socher et al. 2013), nlp.stanford.edu/sentiment",
+    "tasks/wikigold": "Wikigold (Balasuriya et al. 2009)",
     "tasks/gap": "GAP (Webster et al. 2018), github.com/google-research-datasets/gap-coreference",
 }
 """Folder → its origin. A folder of another name is an error in the claim, which a test finds."""

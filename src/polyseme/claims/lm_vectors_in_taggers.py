@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyseme.api import Model, load
@@ -29,9 +29,12 @@ _SMALL_BILM: Mapping[str, Any] = {"recipe": "elmo-tiny"}
 
 def taggers(lab: Lab, rows: list[str]) -> list[RunResult]:
     """Taggers of two BiLSTM layers over a character CNN; vectors of a biLM come between the layers."""
-    own = lab.folder / "wnut17.txt"
-    items = read_benchmark("wnut17", lab.tasks).splits["train"]
-    own.write_text("\n\n".join(" ".join(item.words) for item in items) + "\n", encoding="utf-8")
+    runs = bilms(lab, rows)
+    return [_tagger(lab, runs, row, seed) for row in rows for seed in lab.seeds]
+
+
+def bilms(lab: Lab, rows: Sequence[str]) -> list[RunResult]:
+    """The language models that rows need."""
     bilm, work = (_SMALL_BILM, 5e12) if lab.small else (_BILM, 4e15)
     amounts = {LONG: work, SHORT: work / 8}
     texts = lab.texts("wiki-00") if lab.small else lab.texts()
@@ -41,9 +44,11 @@ def taggers(lab: Lab, rows: list[str]) -> list[RunResult]:
         if row == LONG or row in rows
     }
     if OWN in rows:
+        own = lab.folder / "wnut17.txt"
+        items = read_benchmark("wnut17", lab.tasks).splits["train"]
+        own.write_text("\n\n".join(" ".join(item.words) for item in items) + "\n", encoding="utf-8")
         models[OWN] = {**bilm, "sources": [str(own)], "budget": "8epochs"}
-    runs = lab.sweep("bilm", "pretrain", None, rows=models)
-    return [_tagger(lab, runs, row, seed) for row in rows for seed in lab.seeds]
+    return lab.sweep("bilm", "pretrain", None, rows=models)
 
 
 def _tagger(lab: Lab, runs: list[RunResult], row: str, seed: int) -> RunResult:
