@@ -15,7 +15,7 @@ ENGLISH := models/english
 # The documentation theme's notice about another generator's next version.
 export NO_MKDOCS_2_WARNING := true
 
-.PHONY: help demo test lint types contracts docs pytest slow fuzz kills bench format clean
+.PHONY: help demo test lint types contracts docs course pytest slow fuzz kills bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -38,6 +38,9 @@ contracts: $(DEV)  ## which room imports from which
 
 docs: $(DEV)  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict --quiet
+
+course: $(DEV)  ## run the notebooks of examples/course, and keep their outputs (or one of them: NOTEBOOK=name)
+	$(BIN)/python examples/course/execute.py $(NOTEBOOK)
 
 # Tests run two at a time; a thread each is enough. Their rewritten assertions are kept for the next run.
 pytest slow fuzz: export OMP_NUM_THREADS := 1
