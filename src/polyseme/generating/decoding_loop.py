@@ -76,6 +76,7 @@ class _Writing:
         if decoding.heat:
             self.streams = streams(decoding.seed, numbers, decoding.n, decoding.max_new).to(model.device)
         self.unseen: list[tuple[Tensor, Tensor]] = []
+        self.chooses_ahead = False
 
     def run(self) -> list[list[Written]]:
         decoding, n = self.decoding, self.decoding.n
@@ -85,13 +86,27 @@ class _Writing:
             scores = scores[rows]
             self.lines.select(rows)
         on_gpu = self.model.device.type == "cuda"
-        looks_often = not on_gpu or decoding.stop or self.on_piece is not None or self.shaping.may_forbid_all
-        for n_new in range(decoding.max_new):
-            shaped = self.shaping(scores, self.lines, n_new)
-            drawn = None if self.streams is None else self.streams[:, n_new]
-            chosen = choose(shaped, decoding, drawn)
-            self.unseen.append((chosen, self._likelihood(scores, shaped, chosen)))
-            last = n_new == decoding.max_new - 1
+        sees_each = decoding.stop or self.on_piece is not None or self.shaping.may_forbid_all
+        looks_often = sees_each or not (on_gpu or self.lines.chooses())
+        self.chooses_ahead = not looks_often and self.lines.chooses() and self.shaping.is_the_same
+        chosen: Tensor | None = None
+        n_new = 0
+        while n_new < decoding.max_new:
+            n_ahead = self._n_ahead(n_new)
+            if chosen is not None and n_ahead:
+                never = self.shaping.never(n_new, scores.shape[1])
+                several, likelihoods = self.lines.choose(chosen, never, n_ahead)
+                self.unseen += zip(several, likelihoods, strict=True)
+                chosen = several[-1]
+                n_new += n_ahead
+            else:
+                scores = scores if chosen is None else self.lines.advance(chosen)
+                shaped = self.shaping(scores, self.lines, n_new)
+                drawn = None if self.streams is None else self.streams[:, n_new]
+                chosen = choose(shaped, decoding, drawn)
+                self.unseen.append((chosen, self._likelihood(scores, shaped, chosen)))
+                n_new += 1
+            last = n_new == decoding.max_new
             if last or looks_often or len(self.unseen) >= STEPS_UNSEEN:
                 self._look(last)
                 rows = [row for row, text in enumerate(self.at_work) if self.written[text].ending is None]
@@ -99,8 +114,16 @@ class _Writing:
                     break
                 if len(rows) <= len(self.at_work) // 2 and not on_gpu:
                     chosen = self._continue_with(rows, chosen)
-            scores = self.lines.advance(chosen)
         return [self.written[first : first + n] for first in range(0, len(self.written), n)]
+
+    def _n_ahead(self, n_new: int) -> int:
+        """How many pieces after so many new ones are chosen one after another, unseen and under the same conditions."""
+        if not self.chooses_ahead or self.streams is not None:
+            return 0
+        bound = self.decoding.max_new - (self.shaping.last is not None)
+        if n_new < self.decoding.min_new:
+            bound = min(bound, self.decoding.min_new)
+        return max(min(bound - n_new, STEPS_UNSEEN), 0)
 
     def _continue_with(self, rows: Sequence[int], chosen: Tensor) -> Tensor:
         self.lines.select(rows)

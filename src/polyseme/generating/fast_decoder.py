@@ -11,7 +11,8 @@ laid out at once, so that results do not depend on how much work there is.
 
 On a GPU the time goes into starting kernels instead. There the step is captured once as a graph for each number of rows
 and slots, over buffers of its own, and replayed. What runs is the same function, with all slots read and the empty ones
-hidden, so that no shape depends on data.
+hidden, so that no shape depends on data. Where that is asked for, the choice of the likeliest piece is captured with
+the step, and steps of few rows run by `KernelSteps`, which computes the same in fewer and larger kernels.
 
 Shapes: R rows, S slots, D width, H heads, d head width, V pieces in the vocabulary.
 """
@@ -33,9 +34,10 @@ from polyseme.encoders.packed_transformer import PRODUCTS
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
+from polyseme.generating.kernel_steps import KernelSteps, kernel_steps
 from polyseme.outputs.output import Output
-from polyseme.outputs.pieces import CausalOutput, MaskedOutput, TableOutput, single_precision
-from polyseme.outputs.softmaxes import SoftmaxOutput
+from polyseme.outputs.pieces import CausalOutput, TableOutput, single_precision
+from polyseme.outputs.scores import scores_of
 from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.feed_forward import Activation, FeedForward
@@ -50,8 +52,8 @@ ROUND_DISTANCES = 128
 """Biases of distances are looked up for so many at once, or a multiple."""
 MOST_GRAPHS = 4
 """Graphs, each with a cache of its own, that are kept at once."""
-WITH_LOGITS = (CausalOutput, MaskedOutput, SoftmaxOutput, TableOutput)
-"""Outputs that give numbers before they are made into log-probabilities."""
+AHEAD = 8
+"""Pieces that are chosen in one graph, where several are; the rest, one by one."""
 WARM_UPS = 3
 """Steps before one is captured, in which kernels are chosen and room is set aside."""
 
@@ -66,14 +68,6 @@ def steps_fast(encoder: Encoder) -> bool:
         and config.direction == "causal"
         and config.positions in ("learned", "sinusoidal", "buckets", "none")
     )
-
-
-def scores_of(output: Output, states: Tensor) -> Tensor:
-    """[R, D] → [R, V]: the output's logits, where it has any, else its log-probabilities.
-
-    Never in half precision: there, many pieces would be exactly as likely.
-    """
-    return single_precision(output.logits(states)) if isinstance(output, WITH_LOGITS) else output.log_probs(states)
 
 
 class AnyProduct(Protocol):
@@ -167,14 +161,27 @@ class FastSteps:
         self.encoder = encoder
         self.output = output
         self.precision: Precision = precision
+        self.ahead = False
+        """Whether pieces are chosen within the step, where the likeliest is taken each time."""
         self._is_prepared = precision != "own"
         self._layouts: dict[str, Layout] = {}
         self._graphs: OrderedDict[tuple[int, ...], Graph] = OrderedDict()
         self._by_distance: dict[int, Tensor] = {}  # all are kept: a graph reads the one that it was captured with
+        self._kernels: KernelSteps | None = None
 
-    def prepare(self) -> None:
-        """Prepare for much work: lay weights out, each layout once, when it is first needed."""
+    @torch.no_grad()
+    def prepare(self, *, kernels: bool = False) -> None:
+        """Prepare for much work: lay weights out, each layout once, when it is first needed.
+
+        With `kernels`, the likeliest piece is chosen within the step (`chosen`), and on a GPU steps of few rows run by
+        `KernelSteps`. That is off unless it is asked for: it has been compared with the plain path in Triton's
+        interpreter, and compiled for compute capability 9.0, but never run on a GPU.
+        """
         self._is_prepared = True
+        if kernels and not self.ahead:
+            self.ahead = True
+            self._kernels = kernel_steps(self.encoder, self.output, self._biases, self._plain)
+            self._graphs.clear()
 
     @torch.no_grad()
     def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
@@ -187,6 +194,40 @@ class FastSteps:
         level = min(lengths_now) + 1 == n_slots
         scores = self.run(pieces, memory, n_slots=n_slots, level=level)
         return scores, dataclasses.replace(memory, lengths=lengths + 1)
+
+    @torch.no_grad()
+    def chosen(self, pieces: Tensor, memory: Cache, never: Tensor, n_new: int) -> tuple[Tensor, Tensor, Cache]:
+        """Read one piece per row, and `n_new` - 1 more, each the likeliest that follows.
+
+        The likeliest pieces [n_new, R], the last of which is not read, and their log-probabilities. `never` [V] is 1
+        for pieces that are forbidden.
+        """
+        return self._graph(memory).chosen(pieces, memory, never, n_new)
+
+    def scores(self, pieces: Tensor, memory: Cache, *, n_slots: int) -> Tensor:
+        """`run`, by kernels where there are any for so many rows."""
+        if self._kernels is not None and self._kernels.serves(len(pieces)):
+            return self._kernels.scores(pieces, memory)
+        return self.run(pieces, memory, n_slots=n_slots)
+
+    def choose(
+        self, pieces: Tensor, memory: Cache, never: Tensor, chosen: Tensor, likelihoods: Tensor, *, n_slots: int
+    ) -> None:
+        """Read `pieces` [R], and write the likeliest of what follows in their place; rows are one piece longer then.
+
+        They are written to `chosen` [R], too, with their log-probabilities to `likelihoods` [R].
+        """
+        if self._kernels is not None and self._kernels.chooses(len(pieces)):
+            self._kernels.choose(pieces, memory, never, chosen, likelihoods)
+            return
+        scores = self.scores(pieces, memory, n_slots=n_slots)
+        torch.argmax(scores.masked_fill(never.bool(), float("-inf")), dim=-1, out=chosen)
+        likelihoods.copy_(scores.log_softmax(dim=-1).gather(1, chosen[:, None])[:, 0])
+        pieces.copy_(chosen)
+        memory.lengths.add_(1)
+
+    def _plain(self, pieces: Tensor, memory: Cache) -> Tensor:
+        return self.run(pieces, memory, n_slots=memory.keys[0].shape[2])
 
     def run(self, pieces: Tensor, memory: Cache, *, n_slots: int, level: bool = False) -> Tensor:
         """The step itself: log-probabilities [R, V] after `pieces` [R], written into slots `memory.lengths`.
@@ -269,13 +310,18 @@ class FastSteps:
 
     def _bias(self, lengths: Tensor, slots: Tensor) -> Tensor:
         """The bias of how far back slots [1, S] are from the pieces to come at `lengths` [R]: [R, H, 1, S]."""
-        farthest = -(-slots.shape[1] // ROUND_DISTANCES) * ROUND_DISTANCES
-        if farthest not in self._by_distance:
-            places = torch.arange(farthest, device=slots.device)[None]
-            bias = cast(BucketBias, self.encoder.positions)(places[:, -1:], places)  # [1, H, 1, S]
-            self._by_distance[farthest] = bias[0, :, 0].flip(-1)
         back = (lengths[:, None] - slots).clamp(min=0)  # [R, S]
-        return self._by_distance[farthest][:, back].transpose(0, 1)[:, :, None]
+        return self._biases(slots.shape[1])[:, back].transpose(0, 1)[:, :, None]
+
+    def _biases(self, n_slots: int) -> Tensor:
+        """The bias of each distance up to at least `n_slots`, [H, distances]."""
+        farthest = -(-n_slots // ROUND_DISTANCES) * ROUND_DISTANCES
+        if farthest not in self._by_distance:
+            table = cast(BucketBias, self.encoder.positions)
+            places = torch.arange(farthest, device=table.table.weight.device)[None]
+            bias = table(places[:, -1:], places)  # [1, H, 1, S]
+            self._by_distance[farthest] = bias[0, :, 0].flip(-1).contiguous()
+        return self._by_distance[farthest]
 
     def _hidden_source(self, memory: Cache) -> Tensor | None:
         """What is added to the scores of a source's keys, [R, 1, 1, M]; None where all of them are there."""
@@ -324,8 +370,9 @@ def _keys_and_values(cache: Cache) -> tuple[tuple[Tensor, ...], ...]:
 class Graph:
     """The step for one number of rows and of slots, over buffers that stay where they are.
 
-    On a GPU it is captured when it is first run, and replayed from then on. A cache that is returned is these buffers
-    themselves; one from elsewhere (prompts just read, rows picked for a beam) is copied in.
+    On a GPU it is captured when it is first run, and replayed from then on; so are `AHEAD` steps and one with the
+    choice of the next piece in them. A cache that is returned is these buffers themselves; one from elsewhere (prompts
+    just read, rows picked for a beam) is copied in.
     """
 
     def __init__(self, steps: FastSteps, like: Cache) -> None:
@@ -338,16 +385,40 @@ class Graph:
         source_lengths = None if like.source_lengths is None else torch.zeros_like(like.source_lengths)
         self.memory = Cache(torch.zeros_like(like.lengths), keys, values, source_keys, source_values, source_lengths)
         self.scores: Tensor
-        self._captured: torch.cuda.CUDAGraph | None = None
+        self.never: Tensor | None = None
+        self.likeliest = like.lengths.new_zeros(AHEAD, n_rows)
+        self.likelihoods = torch.zeros(AHEAD, n_rows, device=like.lengths.device)
+        self._captured: dict[int, torch.cuda.CUDAGraph] = {}
+        """By the number of pieces that are chosen in it."""
         self._returned: Cache | None = None
 
     def __call__(self, pieces: Tensor, memory: Cache) -> tuple[Tensor, Cache]:
+        self._begin(pieces, memory)
+        self._run(0)
+        self._returned = dataclasses.replace(self.memory)
+        return self.scores.clone(), self._returned
+
+    def chosen(self, pieces: Tensor, memory: Cache, never: Tensor, n_new: int) -> tuple[Tensor, Tensor, Cache]:
+        """`FastSteps.chosen`."""
+        self._begin(pieces, memory)
+        if self.never is None:
+            self.never = never.clone()
+        else:
+            self.never.copy_(never)
+        likeliest: list[Tensor] = []
+        likelihoods: list[Tensor] = []
+        while len(likeliest) < n_new:
+            n_chosen = AHEAD if n_new - len(likeliest) >= AHEAD else 1
+            self._run(n_chosen)
+            likeliest += self.likeliest[:n_chosen].clone()
+            likelihoods += self.likelihoods[:n_chosen].clone()
+        self._returned = dataclasses.replace(self.memory)
+        return torch.stack(likeliest), torch.stack(likelihoods), self._returned
+
+    def _begin(self, pieces: Tensor, memory: Cache) -> None:
         if memory is not self._returned:
             self._take_in(memory)
         self.pieces.copy_(pieces)
-        self._run()
-        self._returned = dataclasses.replace(self.memory)
-        return self.scores.clone(), self._returned
 
     def _take_in(self, memory: Cache) -> None:
         if memory.keys[0].data_ptr() == self.memory.keys[0].data_ptr():
@@ -362,31 +433,44 @@ class Graph:
         if self.memory.source_lengths is not None and memory.source_lengths is not None:
             self.memory.source_lengths.copy_(memory.source_lengths)
 
-    def _step(self) -> None:
-        self.scores = self.steps.run(self.pieces, self.memory, n_slots=self.n_slots)
-        self.memory.lengths.add_(1)
+    def _step(self, n_chosen: int) -> None:
+        """One step that ends in scores, or several that end in the choice of a piece."""
+        if not n_chosen:
+            self.scores = self.steps.scores(self.pieces, self.memory, n_slots=self.n_slots)
+            self.memory.lengths.add_(1)
+        for number in range(n_chosen):
+            assert self.never is not None
+            self.steps.choose(
+                self.pieces,
+                self.memory,
+                self.never,
+                self.likeliest[number],
+                self.likelihoods[number],
+                n_slots=self.n_slots,
+            )
 
-    def _run(self) -> None:
+    def _run(self, n_chosen: int) -> None:
         if self.pieces.device.type != "cuda":
-            self._step()
+            self._step(n_chosen)
         else:
             with torch.cuda.device(self.pieces.device):
-                if self._captured is None:
-                    self._captured = self._capture()
-                self._captured.replay()
+                if n_chosen not in self._captured:
+                    self._captured[n_chosen] = self._capture(n_chosen)
+                self._captured[n_chosen].replay()
 
-    def _capture(self) -> torch.cuda.CUDAGraph:
+    def _capture(self, n_chosen: int) -> torch.cuda.CUDAGraph:
         """Warm up beside the main stream, then capture. Slots that are written on the way are written again."""
-        before = self.memory.lengths.clone()
+        lengths, pieces = self.memory.lengths.clone(), self.pieces.clone()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM_UPS):
-                self._step()
-                self.memory.lengths.copy_(before)
+                self._step(min(n_chosen, 1))
+                self.memory.lengths.copy_(lengths)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._step()
-        self.memory.lengths.copy_(before)
+            self._step(n_chosen)
+        self.memory.lengths.copy_(lengths)
+        self.pieces.copy_(pieces)
         return graph

@@ -9,198 +9,50 @@ Shapes: R rows, D width, H heads, d head width, V pieces in the vocabulary.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
-from polyseme.generating.fast_decoder import scores_of
+from polyseme.errors import PolysemeWarning
+from polyseme.extras import optional
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput, TableOutput
+from polyseme.outputs.scores import scores_of
 from polyseme.parts.attention import Attention
 from polyseme.parts.feed_forward import ACTIVATIONS, Activation
 from polyseme.parts.masks import mask_named
 from polyseme.parts.memory_and_cache import Cache
+from polyseme.parts.row_products import (
+    FEW,
+    Choosing,
+    Launcher,
+    Norm,
+    RowsProduct,
+    State,
+    applied,
+    detached,
+    power_of_two,
+)
 
-FEW = 4
-"""Rows for which a product holds its weights in registers."""
 MOST_ROWS = 64
 """Rows beyond which a matrix product of torch is as good."""
 WIDEST = 8192
 """Inputs of a product beyond which its weights do not fit into registers."""
-DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+LEAST_CAPABILITY = (8, 0)
+EARLY_CAPABILITY = (9, 0)
+"""From here on, a kernel may start while the one before it runs."""
+TRIAL_SLOTS = 16
+MOST_DIFFERENT = {torch.bfloat16: 0.05, torch.float16: 0.01, torch.float32: 1e-3}
+"""Of the largest score, on trial; fp32 may be as coarse as what torch's own products are set to."""
 NAMES: Mapping[Activation, str] = {function: name for name, function in ACTIVATIONS.items()}
-
-
-def power_of_two(number: int) -> int:
-    """The next power of two that is not less."""
-    return 1 << max(number - 1, 0).bit_length()
-
-
-@dataclass
-class Norm:
-    """A norm as kernels read it."""
-
-    kind: str = "none"
-    weight: Tensor | None = None
-    bias: Tensor | None = None
-    epsilon: float = 0.0
-
-    @classmethod
-    def of(cls, module: nn.Module) -> Norm:
-        if isinstance(module, nn.LayerNorm):
-            return cls("layer", module.weight.detach(), _detached(module.bias), module.eps)
-        if isinstance(module, nn.RMSNorm):
-            epsilon = torch.finfo(module.weight.dtype).eps if module.eps is None else module.eps
-            return cls("rms", module.weight.detach(), None, epsilon)
-        return cls()
-
-
-@dataclass
-class State:
-    """States [R, D] that a norm is still to be applied to."""
-
-    raw: Tensor
-    norm: Norm = field(default_factory=Norm)
-
-
-@dataclass
-class Choosing:
-    """What the vocabulary's blocks find, and where the choice is written."""
-
-    never: Tensor
-    """[V]: 1 for pieces that are forbidden."""
-    best: Tensor
-    piece: Tensor
-    top: Tensor
-    total: Tensor
-
-
-class Launcher:
-    """Starts the kernels; `early`: each while the one before it still runs."""
-
-    def __init__(self, kernels: ModuleType, *, early: bool) -> None:
-        self.kernels = kernels
-        self.early = early
-        self.more: dict[str, Any] = {"launch_pdl": True} if early else {}
-
-    def __call__(self, kernel: Any, grid: tuple[int, ...], *given: Any, warps: int, stages: int = 3, **sizes: Any) -> None:
-        kernel[grid](*given, **sizes, EARLY=self.early, num_warps=warps, num_stages=stages, **self.more)
-
-
-class RowsProduct:
-    """act(norm(x)·Wᵀ + b) + residual for a few rows, in one kernel."""
-
-    def __init__(
-        self,
-        launch: Launcher,
-        weight: Tensor,
-        bias: Tensor | None,
-        activation: str = "none",
-        *,
-        gated: bool = False,
-        head: int = 1,
-        scale: float = 1.0,
-    ) -> None:
-        self.launch = launch
-        self.weight = weight
-        self.bias = bias
-        self.activation = activation
-        self.gated = gated
-        self.head = head
-        self.scale = scale
-        self.n_results, self.n_inputs = weight.shape[0] // (2 if gated else 1), weight.shape[1]
-
-    def blocks(self, n_rows: int) -> dict[str, int]:
-        """How the product is cut, and how many warps and stages a block has."""
-        whole = power_of_two(self.n_inputs)
-        if n_rows <= FEW:
-            most = 16384 if self.n_results > 16384 else 8192
-            block = max(power_of_two(self.n_results // 256 + 1), 4096 // whole)
-            block = max(min(block, most // whole // (2 if self.gated else 1), max(16, 4096 // whole)), 1)
-            return {"WHOLE": whole, "BLOCK_N": block, "BLOCK_K": 1, "warps": 4 if block * whole <= 4096 else 8, "stages": 1}
-        rows = max(power_of_two(n_rows), 16)
-        block = 64 if self.n_results > 16384 or self.n_inputs <= 64 else 16
-        inputs = 128 if self.n_inputs % 128 == 0 else 64
-        return {"WHOLE": rows, "BLOCK_N": block, "BLOCK_K": inputs, "warps": 4, "stages": 4}
-
-    def __call__(
-        self,
-        x: State,
-        residual: State | None = None,
-        *,
-        cache: tuple[Tensor, Tensor, Tensor] | None = None,
-        scores: Tensor | None = None,
-        choosing: Choosing | None = None,
-    ) -> Tensor:
-        """[R, N]; with a `cache` of keys, values and lengths, queries alone are returned."""
-        raw, norm = x.raw, x.norm
-        n_rows = len(raw)
-        blocks = self.blocks(n_rows)
-        kernels = self.launch.kernels
-        end = "write" if cache is None else "cache"
-        keys, values, lengths = cache or (raw, raw, raw)
-        if scores is not None or choosing is not None:
-            end = "scores" if choosing is None else "choose" if scores is None else "choose and scores"
-            values = raw if scores is None else scores
-        found = Choosing(raw, raw, raw, raw, raw) if choosing is None else choosing
-        n_written = self.n_results // 3 if end == "cache" else 0 if end not in ("write", "cache") else self.n_results
-        out = raw.new_empty(n_rows, n_written)
-        added = Norm() if residual is None else residual.norm
-        n_read = max(self.n_inputs if norm.kind != "none" else 1, self.n_results if added.kind != "none" else 1)
-        statistics = min(power_of_two(n_read), max(16384 // blocks["WHOLE"], 64)) if n_rows > FEW else power_of_two(n_read)
-        warps, stages = blocks.pop("warps"), blocks.pop("stages")
-        self.launch(
-            kernels.few_rows if n_rows <= FEW else kernels.many_rows,
-            (-(-self.n_results // blocks["BLOCK_N"]),),
-            raw,
-            _or(norm.weight, raw),
-            _or(norm.bias, raw),
-            self.weight,
-            _or(self.bias, raw),
-            raw if residual is None else residual.raw,
-            _or(added.weight, raw),
-            _or(added.bias, raw),
-            out,
-            keys,
-            values,
-            lengths,
-            found.never,
-            found.best,
-            found.piece,
-            found.top,
-            found.total,
-            norm.epsilon if norm.kind != "none" else added.epsilon,
-            self.scale,
-            0 if cache is None else keys.stride(0),
-            0 if cache is None else keys.stride(1),
-            0 if cache is None else keys.stride(2),
-            R=n_rows,
-            N=self.n_results,
-            K=self.n_inputs,
-            NORM=norm.kind,
-            NORM_BIAS=norm.bias is not None,
-            SCALED=self.scale != 1.0,
-            BIAS=self.bias is not None,
-            ACTIVATION=self.activation,
-            GATED=self.gated,
-            RESIDUAL="" if residual is None else "plain" if added.kind == "none" else "normed",
-            RESIDUAL_NORM=added.kind,
-            RESIDUAL_NORM_BIAS=added.bias is not None,
-            STATISTICS=statistics,
-            END=end,
-            HEAD=self.head,
-            **blocks,
-            warps=warps,
-            stages=stages,
-        )
-        return out
 
 
 @dataclass
@@ -214,6 +66,90 @@ class LayerProducts:
     query: RowsProduct | None
     answered: RowsProduct | None
     norms: dict[str, Norm]
+
+
+Scores = Callable[[Tensor, Cache], Tensor]
+
+
+def kernel_steps(
+    encoder: Transformer, output: Output, bias_of: Callable[[int], Tensor], plain: Scores
+) -> KernelSteps | None:
+    """Kernels for this encoder, after a trial against the `plain` step; None where they do not fit, or do not run.
+
+    Why they do not run is reported once: a GPU without the capability, no Triton, no compiler, a damaged cache of
+    compiled kernels, or other results.
+    """
+    like = next(encoder.embeddings.parameters())
+    if like.device.type != "cuda" or not kernels_fit(encoder):
+        return None
+    capability = torch.cuda.get_device_capability(like.device)
+    kernels = optional("polyseme.parts.row_kernels")
+    if capability < LEAST_CAPABILITY:
+        _report("this GPU has compute capability {}.{}, and 8.0 is the least".format(*capability))
+    elif kernels is None:
+        _report("Triton is not installed, or cannot be loaded")
+    else:
+        steps = KernelSteps(encoder, output, bias_of, kernels, early=capability >= EARLY_CAPABILITY)
+        try:
+            worst = max(difference(steps, plain, n_rows) for n_rows in (1, FEW + 1))
+        except kernels.FAILURES as error:
+            _report(" ".join(f"{type(error).__name__}: {error}".split())[:200])
+        else:
+            if worst <= MOST_DIFFERENT[like.dtype]:
+                return steps
+            _report(f"on trial, scores differed by {worst:.1e} of the largest")
+    return None
+
+
+def difference(steps: KernelSteps, plain: Scores, n_rows: int) -> float:
+    """How far the scores are from the plain ones, as a share of the largest, with some pieces in a small cache."""
+    encoder = steps.encoder
+    like = next(encoder.embeddings.parameters())
+    memories = []
+    for _ in range(2):
+        memory = cast(Cache, encoder.new_memory(n_rows, TRIAL_SLOTS))
+        if encoder.config.cross:
+            source = torch.arange(1.0, encoder.config.width + 1, device=like.device).cos()
+            states = source.to(like.dtype).expand(n_rows, TRIAL_SLOTS, -1)
+            layers = [cast(TransformerLayer, encoder.layers[number]) for number in encoder.config.weight_sets]
+            pairs = [layer.cross.keys_and_values(states) for layer in layers if layer.cross is not None]
+            keys, values = zip(*pairs, strict=True)
+            memory = Cache(memory.lengths, memory.keys, memory.values, keys, values)
+        memories.append(memory)
+    worst = 0.0
+    for number in range(3):
+        pieces = (torch.arange(n_rows, device=like.device) * 7 + number) % encoder.config.n_pieces
+        expected, found = plain(pieces, memories[0]), steps.scores(pieces, memories[1])
+        worst = max(worst, ((found - expected).abs().max() / expected.abs().max()).nan_to_num(float("inf")).item())
+        for memory in memories:
+            memory.lengths.add_(1)
+    return worst
+
+
+def kernels_fit(encoder: Transformer) -> bool:
+    """Whether the kernels compute what this encoder does."""
+    config = encoder.config
+    layers = [cast(TransformerLayer, layer) for layer in encoder.layers]
+    attentions = [each for layer in layers for each in (layer.attention, layer.cross) if each is not None]
+    widest = max(config.width, config.inner_width, *(each.inner_width for each in attentions))
+    dtypes = {each.dtype for each in encoder.parameters()}
+    return (
+        len(dtypes) == 1
+        and dtypes <= MOST_DIFFERENT.keys()
+        and widest <= WIDEST
+        and all(each.n_heads for each in attentions)
+        and all(layer.feed_forward.activation in NAMES for layer in layers)
+    )
+
+
+@functools.cache
+def _report(reason: str) -> None:
+    """Once for each reason."""
+    warnings.warn(
+        f"Texts are written without the kernels for few rows, more slowly, since they do not run here: {reason}.",
+        PolysemeWarning,
+        stacklevel=2,
+    )
 
 
 class KernelSteps:
@@ -239,11 +175,11 @@ class KernelSteps:
         if isinstance(output, (CausalOutput, TableOutput)):
             bias = output.bias if isinstance(output, TableOutput) else None
             scale = output.scale if isinstance(output, TableOutput) else 1.0
-            self.vocabulary = RowsProduct(self.launch, output.table.detach(), _detached(bias), scale=scale)
+            self.vocabulary = RowsProduct(self.launch, output.table.detach(), detached(bias), scale=scale)
 
     def _products(self, layer: TransformerLayer) -> LayerProducts:
         def product(linear: nn.Linear, **more: Any) -> RowsProduct:
-            return RowsProduct(self.launch, linear.weight.detach(), _detached(linear.bias), **more)
+            return RowsProduct(self.launch, linear.weight.detach(), detached(linear.bias), **more)
 
         attention, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
         query = None
@@ -265,6 +201,14 @@ class KernelSteps:
             answered=None if cross is None else product(cross.output),
             norms={name: Norm.of(module) for name, module in norms.items()},
         )
+
+    def serves(self, n_rows: int) -> bool:
+        """Whether so many rows are few."""
+        return n_rows <= MOST_ROWS
+
+    def chooses(self, n_rows: int) -> bool:
+        """Whether the likeliest piece is found in the kernels, too."""
+        return self.serves(n_rows) and self.vocabulary is not None
 
     def states(self, pieces: Tensor, memory: Cache) -> State:
         """The top layer after `pieces` [R], which are written into slots `memory.lengths`; final norm pending."""
@@ -383,19 +327,3 @@ class KernelSteps:
             warps=4,
         )
         return out
-
-
-def applied(x: State) -> Tensor:
-    """States with their norm applied."""
-    norm, width = x.norm, x.raw.shape[1:]
-    if norm.kind == "layer":
-        return F.layer_norm(x.raw, width, norm.weight, norm.bias, norm.epsilon)
-    return F.rms_norm(x.raw, width, norm.weight, norm.epsilon) if norm.kind == "rms" else x.raw
-
-
-def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
-    return other if tensor is None else tensor
-
-
-def _detached(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.detach()

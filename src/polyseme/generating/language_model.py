@@ -192,10 +192,10 @@ class LanguageModel:
         """All pieces that end a text."""
         return self.other_ends if self.end is None else (self.end, *self.other_ends)
 
-    def prepare(self) -> None:
-        """Prepare for much work, where that means anything."""
+    def prepare(self, *, kernels: bool = False) -> None:
+        """Prepare for much work, where that means anything; with `kernels`, as `FastSteps.prepare` says."""
         if isinstance(self.next_piece, StepByStep):
-            self.next_piece.prepare()
+            self.next_piece.prepare(kernels=kernels)
 
     @property
     def usual_length(self) -> int:

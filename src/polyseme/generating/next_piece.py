@@ -19,8 +19,9 @@ from torch import Tensor
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.inference import Precision, warn_where_slow
 from polyseme.errors import ModelError, OptionError
-from polyseme.generating.fast_decoder import FastSteps, scores_of, steps_fast
+from polyseme.generating.fast_decoder import FastSteps, steps_fast
 from polyseme.outputs.output import Output
+from polyseme.outputs.scores import scores_of
 from polyseme.parts.masks import Causal
 from polyseme.parts.memory_and_cache import Cache, Memory, Segments
 from polyseme.text.character_tokenizer import WordTable
@@ -45,10 +46,10 @@ class StepByStep:
         self.output = output
         self.steps = FastSteps(encoder, output, precision) if fast and steps_fast(encoder) else None
 
-    def prepare(self) -> None:
-        """Prepare for much work."""
+    def prepare(self, *, kernels: bool = False) -> None:
+        """Prepare for much work; with `kernels`, as `FastSteps.prepare` says."""
         if self.steps is not None:
-            self.steps.prepare()
+            self.steps.prepare(kernels=kernels)
 
     @torch.no_grad()
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
@@ -66,6 +67,17 @@ class StepByStep:
         if self.steps is not None and isinstance(memory, Cache):
             return self.steps(batch.pieces[:, 0], memory)
         return self._read(batch, memory)
+
+    def chooses(self, memory: Memory) -> bool:
+        """Whether `chosen` writes on from this memory."""
+        return self.steps is not None and self.steps.ahead and isinstance(memory, Cache)
+
+    @torch.no_grad()
+    def chosen(self, pieces: Tensor, memory: Memory, never: Tensor, n_new: int) -> tuple[Tensor, Tensor, Memory]:
+        """Read `pieces` [R] and `n_new` - 1 more, each the likeliest (`FastSteps.chosen`)."""
+        if self.steps is None or not isinstance(memory, Cache):
+            raise ModelError("Only an encoder with a fast step and a cache chooses pieces ahead.")
+        return self.steps.chosen(pieces, memory, never, n_new)
 
     def _read(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         states = self.encoder(batch, layers=[-1], memory=memory)

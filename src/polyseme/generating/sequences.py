@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
 
 from polyseme.generating.language_model import LanguageModel
-from polyseme.generating.next_piece import log_probs_from
+from polyseme.generating.next_piece import StepByStep, log_probs_from
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, States
 
@@ -85,6 +85,25 @@ class Lines:
         self.write(chosen)
         scores, self.memory = self.model.next_piece.step(Batch(chosen[:, None]), self.memory)
         return scores
+
+    def chooses(self) -> bool:
+        """Whether `choose` can write on: by a model that chooses several pieces at once, and nothing moves."""
+        model = self.model.next_piece
+        return self.stride is None and isinstance(model, StepByStep) and model.chooses(self.memory)
+
+    def choose(self, latest: Tensor, never: Tensor, n_new: int) -> tuple[Tensor, Tensor]:
+        """Write `latest` [R] and read it, then the likeliest piece each time; `n_new` [n_new, R] of them are chosen.
+
+        The last of these is not yet written. Also their log-probabilities. `never` [V] is 1 for forbidden pieces.
+        """
+        model = cast(StepByStep, self.model.next_piece)
+        chosen, likelihoods, self.memory = model.chosen(latest, self.memory, never, n_new)
+        written = torch.cat([latest[None], chosen[:-1]]).T  # [R, n_new]
+        places = self.lengths[:, None] + torch.arange(n_new, device=written.device)
+        self.pieces.scatter_(1, places, written)
+        self.lengths = self.lengths + n_new
+        self.sizes = [size + n_new for size in self.sizes]
+        return chosen, likelihoods
 
     def write(self, chosen: Tensor) -> None:
         """Write one piece per row, without reading it."""

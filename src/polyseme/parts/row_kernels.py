@@ -12,9 +12,14 @@ Shapes: R rows, N results and K inputs of a product, H heads, S slots, d head wi
 
 from __future__ import annotations
 
+import subprocess
+
 import triton
 import triton.language as tl
 from triton.language.extra import cuda
+
+FAILURES = (triton.TritonError, subprocess.SubprocessError, RuntimeError, OSError, ValueError)
+"""What is raised where a kernel cannot be compiled or started: no compiler, too little room, a damaged cache."""
 
 
 @triton.jit
@@ -62,7 +67,7 @@ def _mean_and_spread(x, rows, is_row, epsilon, WIDTH: tl.constexpr, BLOCK: tl.co
 
 
 @triton.jit
-def _normed(part, mean, spread, norm_weight, norm_bias, columns, there, NORM: tl.constexpr, NORM_BIAS: tl.constexpr):
+def _normed(part, mean, spread, norm_weight, norm_bias, columns, there, NORM_BIAS: tl.constexpr):
     """Part of rows, [rows, columns], with scale and shift."""
     part = (part - mean[:, None]) * spread[:, None]
     part = part * tl.load(norm_weight + columns, mask=there, other=0.0).to(tl.float32)[None, :]
@@ -122,7 +127,7 @@ def _finish(
         added = tl.load(residual + rows[:, None] * N + n[None, :], mask=there, other=0.0).to(tl.float32)
         if RESIDUAL == "normed":
             mean, spread = _mean_and_spread(residual, rows, is_row, epsilon, N, STATISTICS, NORM)
-            added = _rounded(_normed(added, mean, spread, norm_weight, norm_bias, n, is_result, NORM, NORM_BIAS), out)
+            added = _rounded(_normed(added, mean, spread, norm_weight, norm_bias, n, is_result, NORM_BIAS), out)
         y += added
     if END == "write":
         tl.store(out + rows[:, None] * N + n[None, :], y.to(out.dtype.element_ty), mask=there)
@@ -135,9 +140,9 @@ def _finish(
         place += slots[:, None] * slot_stride
         tl.store(keys + place, y, mask=there & (kind == 1)[None, :])
         tl.store(values + place, y, mask=there & (kind == 2)[None, :])
-    if END == "scores" or END == "choose and scores":
+    if END == "scores":
         tl.store(values + rows[:, None].to(tl.int64) * N + n[None, :], y, mask=there)
-    if END == "choose" or END == "choose and scores":
+    if END == "choose":
         n_blocks = tl.num_programs(0)
         block = rows * n_blocks + tl.program_id(0)
         allowed = is_result & (tl.load(never + n, mask=is_result, other=1) == 0)
@@ -152,8 +157,8 @@ def _finish(
         tl.store(piece + block, first, mask=is_row)
 
 
-@triton.jit
-def few_rows(
+@triton.jit(do_not_specialize=["n_rows"])
+def product(
     x,
     norm_weight,
     norm_bias,
@@ -176,6 +181,7 @@ def few_rows(
     row_stride,
     head_stride,
     slot_stride,
+    n_rows,
     R: tl.constexpr,
     N: tl.constexpr,
     K: tl.constexpr,
@@ -194,127 +200,85 @@ def few_rows(
     WHOLE: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    FEW: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """A product for up to 4 rows: BLOCK_N rows of the weights, whole, are held in registers."""
+    """act(norm(x)·Wᵀ + b) + residual, BLOCK_N results to a block.
+
+    FEW: for R rows, up to 4, a block holds its WHOLE inputs' weights in registers; otherwise `n_rows`, up to WHOLE, run
+    on the matrix units.
+    """
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    k = tl.arange(0, WHOLE)
-    is_input = k < K
     if EARLY:
         cuda.gdc_launch_dependents()
-    places = weight + n.to(tl.int64)[:, None] * K + k[None, :]
-    there = (n < N)[:, None] & is_input[None, :]
-    matrix = tl.load(places, mask=there, other=0.0)
-    second = matrix
-    if GATED:
-        second = tl.load(places + N * K, mask=there, other=0.0)
-    if EARLY:
-        cuda.gdc_wait()
-    for row in tl.static_range(R):
-        rows = row + tl.arange(0, 1)
-        is_row = rows < R
-        inputs = tl.load(x + row * K + k[None, :], mask=is_input[None, :], other=0.0).to(tl.float32)  # [1, K]
-        if NORM != "none":
-            mean = tl.sum(inputs, axis=1) / K
-            if NORM == "rms":
-                mean = mean * 0.0
-            apart = tl.where(is_input[None, :], inputs - mean[:, None], 0.0)
-            spread = 1.0 / tl.sqrt(tl.sum(apart * apart, axis=1) / K + epsilon)
-            inputs = _rounded(
-                _normed(inputs, mean, spread, norm_weight, norm_bias, k, is_input, NORM, NORM_BIAS), x
-            )
-        if SCALED:
-            inputs = _rounded(inputs * scale, x)
-        y = tl.sum(matrix.to(tl.float32) * inputs, axis=1)[None, :]  # [1, BLOCK_N]
-        up = y
-        if GATED:
-            up = tl.sum(second.to(tl.float32) * inputs, axis=1)[None, :]
-        _finish(
-            y, up, rows, is_row, n, residual_weight, residual_bias, bias, residual, out, keys, values, lengths, never,
-            best, piece, top, total, epsilon, row_stride, head_stride, slot_stride, N, BIAS, ACTIVATION, GATED, RESIDUAL,
-            RESIDUAL_NORM, RESIDUAL_NORM_BIAS, STATISTICS, END, HEAD,
-        )  # fmt: skip
-
-
-@triton.jit
-def many_rows(
-    x,
-    norm_weight,
-    norm_bias,
-    weight,
-    bias,
-    residual,
-    residual_weight,
-    residual_bias,
-    out,
-    keys,
-    values,
-    lengths,
-    never,
-    best,
-    piece,
-    top,
-    total,
-    epsilon,
-    scale,
-    row_stride,
-    head_stride,
-    slot_stride,
-    R: tl.constexpr,
-    N: tl.constexpr,
-    K: tl.constexpr,
-    NORM: tl.constexpr,
-    NORM_BIAS: tl.constexpr,
-    SCALED: tl.constexpr,
-    BIAS: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    GATED: tl.constexpr,
-    RESIDUAL: tl.constexpr,
-    RESIDUAL_NORM: tl.constexpr,
-    RESIDUAL_NORM_BIAS: tl.constexpr,
-    STATISTICS: tl.constexpr,
-    END: tl.constexpr,
-    HEAD: tl.constexpr,
-    WHOLE: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    EARLY: tl.constexpr,
-):
-    """The same for up to WHOLE rows, on the matrix units."""
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    rows = tl.arange(0, WHOLE)
-    is_row = rows < R
-    is_result = n < N
-    if EARLY:
-        cuda.gdc_launch_dependents()
-        cuda.gdc_wait()
-    mean = tl.zeros([WHOLE], tl.float32)
-    spread = mean
-    if NORM != "none":
-        mean, spread = _mean_and_spread(x, rows, is_row, epsilon, K, STATISTICS, NORM)
-    y = tl.zeros([WHOLE, BLOCK_N], tl.float32)
-    up = tl.zeros([WHOLE, BLOCK_N], tl.float32)
-    places = weight + n.to(tl.int64)[:, None] * K
-    for first in tl.range(0, K, BLOCK_K):
-        k = first + tl.arange(0, BLOCK_K)
+    if FEW:
+        k = tl.arange(0, WHOLE)
         is_input = k < K
-        there = is_result[:, None] & is_input[None, :]
-        inputs = tl.load(x + rows[:, None] * K + k[None, :], mask=is_row[:, None] & is_input[None, :], other=0.0)
-        matrix = tl.load(places + k[None, :], mask=there, other=0.0)
-        if NORM != "none":
-            normed = _normed(inputs.to(tl.float32), mean, spread, norm_weight, norm_bias, k, is_input, NORM, NORM_BIAS)
-            inputs = normed.to(x.dtype.element_ty)
-        if SCALED:
-            inputs = (inputs.to(tl.float32) * scale).to(x.dtype.element_ty)
-        y = tl.dot(inputs, tl.trans(matrix), y, input_precision="ieee")
+        places = weight + n.to(tl.int64)[:, None] * K + k[None, :]
+        there = (n < N)[:, None] & is_input[None, :]
+        matrix = tl.load(places, mask=there, other=0.0)
+        second = matrix
         if GATED:
-            second = tl.load(places + N * K + k[None, :], mask=there, other=0.0)
-            up = tl.dot(inputs, tl.trans(second), up, input_precision="ieee")
-    _finish(
-        y, up, rows, is_row, n, residual_weight, residual_bias, bias, residual, out, keys, values, lengths, never,
-        best, piece, top, total, epsilon, row_stride, head_stride, slot_stride, N, BIAS, ACTIVATION, GATED, RESIDUAL,
-        RESIDUAL_NORM, RESIDUAL_NORM_BIAS, STATISTICS, END, HEAD,
-    )  # fmt: skip
+            second = tl.load(places + N * K, mask=there, other=0.0)
+        if EARLY:
+            cuda.gdc_wait()
+        for row in tl.static_range(R):
+            rows = row + tl.arange(0, 1)
+            is_row = rows < R
+            inputs = tl.load(x + row * K + k[None, :], mask=is_input[None, :], other=0.0).to(tl.float32)  # [1, K]
+            if NORM != "none":
+                mean = tl.sum(inputs, axis=1) / K
+                if NORM == "rms":
+                    mean = mean * 0.0
+                apart = tl.where(is_input[None, :], inputs - mean[:, None], 0.0)
+                spread = 1.0 / tl.sqrt(tl.sum(apart * apart, axis=1) / K + epsilon)
+                inputs = _normed(inputs, mean, spread, norm_weight, norm_bias, k, is_input, NORM_BIAS)
+                inputs = _rounded(inputs, x)
+            if SCALED:
+                inputs = _rounded(inputs * scale, x)
+            y = tl.sum(matrix.to(tl.float32) * inputs, axis=1)[None, :]  # [1, BLOCK_N]
+            up = y
+            if GATED:
+                up = tl.sum(second.to(tl.float32) * inputs, axis=1)[None, :]
+            _finish(
+                y, up, rows, is_row, n, residual_weight, residual_bias, bias, residual, out, keys, values, lengths,
+                never, best, piece, top, total, epsilon, row_stride, head_stride, slot_stride, N, BIAS, ACTIVATION,
+                GATED, RESIDUAL, RESIDUAL_NORM, RESIDUAL_NORM_BIAS, STATISTICS, END, HEAD,
+            )  # fmt: skip
+    else:
+        rows = tl.arange(0, WHOLE)
+        is_row = rows < n_rows
+        is_result = n < N
+        if EARLY:
+            cuda.gdc_wait()
+        mean = tl.zeros([WHOLE], tl.float32)
+        spread = mean
+        if NORM != "none":
+            mean, spread = _mean_and_spread(x, rows, is_row, epsilon, K, STATISTICS, NORM)
+        y = tl.zeros([WHOLE, BLOCK_N], tl.float32)
+        up = tl.zeros([WHOLE, BLOCK_N], tl.float32)
+        places = weight + n.to(tl.int64)[:, None] * K
+        for first in tl.range(0, K, BLOCK_K):
+            k = first + tl.arange(0, BLOCK_K)
+            is_input = k < K
+            there = is_result[:, None] & is_input[None, :]
+            inputs = tl.load(x + rows[:, None] * K + k[None, :], mask=is_row[:, None] & is_input[None, :], other=0.0)
+            matrix = tl.load(places + k[None, :], mask=there, other=0.0)
+            if NORM != "none":
+                inputs = inputs.to(tl.float32)
+                inputs = _normed(inputs, mean, spread, norm_weight, norm_bias, k, is_input, NORM_BIAS)
+                inputs = inputs.to(x.dtype.element_ty)
+            if SCALED:
+                inputs = (inputs.to(tl.float32) * scale).to(x.dtype.element_ty)
+            y = tl.dot(inputs, tl.trans(matrix), y, input_precision="ieee")
+            if GATED:
+                second = tl.load(places + N * K + k[None, :], mask=there, other=0.0)
+                up = tl.dot(inputs, tl.trans(second), up, input_precision="ieee")
+        _finish(
+            y, up, rows, is_row, n, residual_weight, residual_bias, bias, residual, out, keys, values, lengths,
+            never, best, piece, top, total, epsilon, row_stride, head_stride, slot_stride, N, BIAS, ACTIVATION,
+            GATED, RESIDUAL, RESIDUAL_NORM, RESIDUAL_NORM_BIAS, STATISTICS, END, HEAD,
+        )  # fmt: skip
 
 
 @triton.jit
