@@ -11,7 +11,7 @@ laid out at once, so that results do not depend on how much work there is.
 
 On a GPU the time goes into starting kernels instead. There the step is captured once as a graph for each number of rows
 and slots, over buffers of its own, and replayed. What runs is the same function, with all slots read and the empty ones
-hidden, so that no shape depends on data. Where that is asked for, the choice of the likeliest piece is captured with
+hidden, so that no shape depends on data. On request, the choice of the likeliest piece is captured with
 the step, and steps of few rows run by `KernelSteps`, which computes the same in fewer and larger kernels.
 
 Shapes: R rows, S slots, D width, H heads, d head width, V pieces in the vocabulary.
@@ -174,7 +174,7 @@ class FastSteps:
         """Prepare for much work: lay weights out, each layout once, when it is first needed.
 
         With `kernels`, the likeliest piece is chosen within the step (`chosen`), and on a GPU steps of few rows run by
-        `KernelSteps`. That is off unless it is asked for: it has been compared with the plain path in Triton's
+        `KernelSteps`. That is off by default: it has been compared with the plain path in Triton's
         interpreter, and compiled for compute capability 9.0, but never run on a GPU.
         """
         self._is_prepared = True

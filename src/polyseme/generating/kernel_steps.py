@@ -1,8 +1,8 @@
 """The fast step in fewer and larger kernels, on a GPU: five for each layer, and two for the vocabulary.
 
 A norm belongs to the product that reads it, and bias, activation, residual and the writing of the cache to the product
-before them. Where norms come after, states are passed on as they are before their norm, and both who multiplies them
-and who adds to them norm them anew. `FastSteps.run` is the specification.
+before them. Where norms come after, states are passed on as they are before their norm, and both the product
+that reads them and the one that adds to them apply it. `FastSteps.run` is the specification.
 
 Shapes: R rows, D width, H heads, d head width, V pieces in the vocabulary.
 """
@@ -119,8 +119,8 @@ def difference(steps: KernelSteps, plain: Scores, n_rows: int) -> float:
     worst = 0.0
     for number in range(3):
         pieces = (torch.arange(n_rows, device=like.device) * 7 + number) % encoder.config.n_pieces
-        expected, found = plain(pieces, memories[0]), steps.scores(pieces, memories[1])
-        worst = max(worst, ((found - expected).abs().max() / expected.abs().max()).nan_to_num(float("inf")).item())
+        expected, scores = plain(pieces, memories[0]), steps.scores(pieces, memories[1])
+        worst = max(worst, ((scores - expected).abs().max() / expected.abs().max()).nan_to_num(float("inf")).item())
         for memory in memories:
             memory.lengths.add_(1)
     return worst

@@ -2,7 +2,7 @@
 cache, and the choice of a piece.
 
 With one new piece per row nearly all time goes into starting kernels, so each does as much as can be done before all
-of its inputs must be there. What is computed is what `FastSteps.run` computes, with the same roundings.
+of its inputs must be there. They compute what `FastSteps.run` does, with the same roundings.
 
 A kernel may start while the one before it runs (`EARLY`): it reads weights ahead, and waits before it reads anything
 else. In Triton's interpreter (TRITON_INTERPRET=1) the kernels run on a CPU, slowly, for tests.
@@ -230,8 +230,8 @@ def product(
                 mean = tl.sum(inputs, axis=1) / K
                 if NORM == "rms":
                     mean = mean * 0.0
-                apart = tl.where(is_input[None, :], inputs - mean[:, None], 0.0)
-                spread = 1.0 / tl.sqrt(tl.sum(apart * apart, axis=1) / K + epsilon)
+                centered = tl.where(is_input[None, :], inputs - mean[:, None], 0.0)
+                spread = 1.0 / tl.sqrt(tl.sum(centered * centered, axis=1) / K + epsilon)
                 inputs = _normed(inputs, mean, spread, norm_weight, norm_bias, k, is_input, NORM_BIAS)
                 inputs = _rounded(inputs, x)
             if SCALED:

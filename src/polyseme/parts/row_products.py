@@ -70,9 +70,9 @@ class Launcher:
         self.more: dict[str, Any] = {"launch_pdl": True} if early else {}
 
     def __call__(
-        self, kernel: Any, grid: tuple[int, ...], *given: Any, warps: int, stages: int = 3, **sizes: Any
+        self, kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int, stages: int = 3, **sizes: Any
     ) -> None:
-        kernel[grid](*given, **sizes, EARLY=self.early, num_warps=warps, num_stages=stages, **self.more)
+        kernel[grid](*arguments, **sizes, EARLY=self.early, num_warps=warps, num_stages=stages, **self.more)
 
 
 class RowsProduct:
@@ -136,7 +136,7 @@ class RowsProduct:
             end, values = "scores", scores
         elif choosing is not None:
             end = "choose"
-        found = Choosing(raw, raw, raw, raw, raw) if choosing is None else choosing
+        blocks_of = Choosing(raw, raw, raw, raw, raw) if choosing is None else choosing
         n_written = self.n_results // 3 if end == "cache" else 0 if end not in ("write", "cache") else self.n_results
         out = raw.new_empty(n_rows, n_written)
         added = Norm() if residual is None else residual.norm
@@ -160,11 +160,11 @@ class RowsProduct:
             keys,
             values,
             lengths,
-            found.never,
-            found.best,
-            found.piece,
-            found.top,
-            found.total,
+            blocks_of.never,
+            blocks_of.best,
+            blocks_of.piece,
+            blocks_of.top,
+            blocks_of.total,
             norm.epsilon if norm.kind != "none" else added.epsilon,
             self.scale,
             0 if cache is None else keys.stride(0),
