@@ -12,8 +12,9 @@ from generating.writing import padded
 from polyseme.encoders.inference import Precision
 from polyseme.encoders.transformer import Transformer
 from polyseme.errors import ModelError
-from polyseme.generating.fast_decoder import FastSteps, Graph, steps_fast
+from polyseme.generating.fast_decoder import FastSteps, steps_fast
 from polyseme.generating.next_piece import StepByStep, in_precision
+from polyseme.generating.step_graph import Graph
 from polyseme.outputs.pieces import MaskedOutput, TableOutput
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.types import Batch, States
