@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import resource
-import signal
-import subprocess
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -286,37 +282,6 @@ def test_a_budget_of_time_is_measured_once_and_leaves_the_weights_alone(
 
 
 # --- stopped and gone on with -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_killed_on_two_processes_and_gone_on_with_on_one(corpus: Path, tmp_path: Path) -> None:
-    """One of two processes under torchrun is killed in the middle, and one process alone sees the run through."""
-    settings = {**SMALL, "budget": "400steps", "checkpoint_every": 20}
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):  # of how little is learned
-        polyseme.pretrain(corpus, output=whole, **settings)
-    shape = [f"--set={name}={value}" for name, value in SHAPE.items()]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "polyseme"]
-    process = subprocess.Popen(
-        [*command, "pretrain", str(corpus), "-o", str(run), "--recipe=bert-tiny", "--budget=400steps",
-         "--batch-size=8", "--length=16", "--device=cpu", "--log-every=1", "--checkpoint-every=20", *shape],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    while len(list(run.glob("checkpoints/*"))) < 2:
-        assert process.poll() is None
-        time.sleep(0.02)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    ranks = [int(pid) for pid in children if b"pretrain" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    assert len(ranks) == 2
-    os.kill(ranks[1], signal.SIGKILL)
-    assert process.wait(120) != 0
-    assert not json.loads((run / "run.json").read_text()).get("finished")
-    with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
-        polyseme.pretrain(resume=run, device="cpu")
-    assert len(losses(run)) == 400
-    assert losses(run) == pytest.approx(losses(whole), rel=1e-4)
 
 
 def test_the_same_call_goes_on_and_a_finished_run_is_refused(finished: Path, corpus: Path) -> None:
