@@ -25,13 +25,13 @@ from typing import Any
 import torch
 from generate import language_of, n_weights_of_a_step, read_bandwidth
 from measure import alternate, machine, table
-from model_sizes import SIZES
 
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel
+from polyseme.recipes.published_sizes import SIZES
 from polyseme.types import Batch
 
 ROOT = Path(__file__).resolve().parents[1]
