@@ -1,11 +1,13 @@
 """Commands that are stopped at a random moment and made again must end as if they had never been stopped.
 
-python tests/kill_every_verb.py [--tries 200] [--seed 0] [--verbs embed,score]
+python tests/kill_every_verb.py [--tries 200] [--seed 0] [--verbs embed,score] [--log a.jsonl]
+python tests/kill_every_verb.py --table a.jsonl b.jsonl
 
 Every try stops one command of tiny models, by SIGKILL, SIGTERM or Ctrl-C: half of them after a random time, half when
 the command touches a file for a random time, since writing takes the least of a command's time and matters most. Then
 the same command is made again, until it ends by itself, and what it has written is compared with what an undisturbed
-one writes: row by row, file by file, number by number; bit by bit. Prints one line per verb, as Markdown.
+one writes: row by row, file by file, number by number; bit by bit. Prints one line per verb, as Markdown. A log gets
+a line for each try as it ends, which stays when this is stopped; `--table` adds up several.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +39,8 @@ from training.kills import losses, write_text
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ENDINGS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
 CHILD = """
-import atexit, os, signal, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 from polyseme.corpus import document_reader
 from polyseme.files import chunked_job
 from polyseme.generating import generate_files
@@ -58,6 +61,7 @@ def touched(event, arguments):
 
 sys.addaudithook(touched)
 from polyseme.cli import main
+open(os.environ["BEGUN"], "w").close()
 try:
     main()
 finally:
@@ -211,11 +215,13 @@ def start(
 ) -> Ended:
     """Make a command, and stop it: `after` so many seconds, or when it touches a file for the time `stop_at`."""
     with tempfile.TemporaryDirectory() as scratch, (Path(scratch) / "errors").open("w+b") as errors:
-        count = Path(scratch) / "count"
+        count, begun = Path(scratch) / "count", Path(scratch) / "begun"
         environment = {**os.environ, "PLACE": str(place), "STOP_AT": str(stop_at), "SIGNAL": str(number)}
-        environment |= {"COUNT": str(count), "OMP_NUM_THREADS": "1"}
-        began = time.perf_counter()
+        environment |= {"COUNT": str(count), "BEGUN": str(begun), "OMP_NUM_THREADS": "1"}
         with Forked(CHILD, *command, stderr=errors.fileno(), env=environment) as process:
+            while not begun.exists() and process.poll() is None:
+                time.sleep(0.001)
+            began = time.perf_counter()
             if after is not None:
                 time.sleep(after)
                 process.send_signal(number)
@@ -239,6 +245,10 @@ class Tally:
     """Commands that ended with a traceback when they were stopped, or did not end well when they were made again."""
     left_over: int = 0
     """Files or folders beside the output that an undisturbed command does not leave."""
+
+    def add(self, other: Tally) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
 
 
 def compare(got: Parts, expected: Parts, tally: Tally) -> list[str]:
@@ -291,7 +301,7 @@ def try_once(verb: Verb, whole: Ended, expected: Parts, usual: set[str], place: 
 
 
 def kill(
-    folder: Path, n_tries: int, seed: int, names: Sequence[str] | None = None
+    folder: Path, n_tries: int, seed: int, names: Sequence[str] | None = None, log: Path | None = None
 ) -> tuple[dict[str, Tally], list[str]]:
     """Try all verbs; what came of each, and what was wrong."""
     verbs = {name: verb for name, verb in write_inputs(folder).items() if names is None or name.split(",")[0] in names}
@@ -310,7 +320,12 @@ def kill(
                 raise SystemExit(f"The undisturbed {name} failed: {whole.message}")
             usual = {path.name for path in place.iterdir()}
             undisturbed[name] = whole, verb.parts(place / verb.output), usual
-        fault = try_once(verb, *undisturbed[name], folder / f"{safe}-{number}", f"{seed} {number}", tallies[name])
+        tally = Tally()
+        fault = try_once(verb, *undisturbed[name], folder / f"{safe}-{number}", f"{seed} {number}", tally)
+        tallies[name].add(tally)
+        if log is not None:
+            with log.open("a") as file:
+                file.write(json.dumps({"verb": name, "seed": seed, **vars(tally), "fault": fault}) + "\n")
         if fault:
             faults.append(fault)
             sys.stderr.write(f"{fault}\n")
@@ -322,13 +337,22 @@ def table(tallies: dict[str, Tally]) -> str:
     """One line per verb, and their sum."""
     total = Tally()
     for tally in tallies.values():
-        for name, value in vars(tally).items():
-            setattr(total, name, getattr(total, name) + value)
+        total.add(tally)
     rows = [
         [name, *map(str, vars(tally).values())] for name, tally in (*tallies.items(), ("all", total)) if tally.tried
     ]
     head = ["verb", *(name.replace("_", " ") for name in vars(total))]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
+
+
+def table_of_logs(logs: Sequence[Path]) -> str:
+    """The same from what was logged, and what was wrong."""
+    records = [json.loads(line) for log in logs for line in log.read_text().splitlines() if line.endswith("}")]
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    for each in records:
+        tallies[each["verb"]].add(Tally(**{name: each[name] for name in vars(Tally())}))
+    faults = [f"seed {each['seed']}: {each['fault']}" for each in records if each["fault"]]
+    return "\n".join([table(tallies), *faults])
 
 
 def main() -> None:
@@ -337,11 +361,16 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--verbs", help="some of them, with commas between")
+    parser.add_argument("--log", type=Path, help="a file that gets a line for each try as it ends")
+    parser.add_argument("--table", nargs="+", type=Path, metavar="LOG", help="print what such files say, and end")
     settings = parser.parse_args()
+    if settings.table:
+        sys.stdout.write(f"{table_of_logs(settings.table)}\n")
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="polyseme-kills-") as folder:
-        tallies, faults = kill(
-            Path(folder), settings.tries, settings.seed, settings.verbs and settings.verbs.split(",")
-        )
+        names = settings.verbs.split(",") if settings.verbs else None
+        tallies, faults = kill(Path(folder), settings.tries, settings.seed, names, settings.log)
     sys.stdout.write(f"{table(tallies)}\n")
     raise SystemExit(1 if faults else 0)
 
