@@ -207,7 +207,8 @@ _POOLS: Mapping[str, Sequence[str]] = {
     "NAME|FILE": [*_FILES, "blimp", "agreement", "lambada", "bleu", "cloze"],
     "PATH": _FILES,
     "TREEBANK": [*_FILES, "ud-ewt"],
-    "[NAME]": [*list(RECIPES)[:6], "nothing"],
+    "[NAME]": [*list(RECIPES)[:6], "heads-follow-relations", "nothing"],
+    "[TABLE]": _split("glue|wmt|nothing"),
     "TEXT": _TEXTS,
     "TEXT...": _TEXTS,
     "PROMPT...": _TEXTS,
@@ -248,6 +249,8 @@ _POOLS: Mapping[str, Sequence[str]] = {
     "UNIT": _split("word|piece|byte|text|line|texts|blocks|label|nothing|words|spans|arcs"),
 }
 """Values by what the command line calls them, plausible ones and others; besides, those that an option's help lists."""
+_NAMED = frozenset(_split("MODEL|MODELS|LAYER|OUTPUT|FILE|INPUT|FOLDER|RUN|COLUMN|TEXT|WORD")) | {"LAYER|MODEL"}
+"""What help describes, and does not list."""
 
 
 @dataclass(frozen=True)
@@ -348,7 +351,7 @@ def _value(draw: random.Random, parameter: click.Parameter) -> str:
         listed = []  # those of the help take minutes
     if parameter.name == "recipe":
         pool, listed = [each for each in RECIPES if "tiny" in each or each == "kneser-ney"], ["nothing"]
-    return draw.choice(listed if listed and draw.random() < 0.6 else pool)
+    return draw.choice(listed if listed and draw.random() < (0.05 if parameter.metavar in _NAMED else 0.6) else pool)
 
 
 def _listed(parameter: click.Parameter) -> list[str]:
