@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pretraining_runs import corpus_files, with_stored_runs
+from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, with_stored_runs
 from tables import data_folder, table
 
 import polyseme
@@ -94,11 +94,12 @@ def run(options: argparse.Namespace) -> Sweep:
     scored: dict[str, Any] = {"name": "blimp", "data": data, "hide": "piece", "dtype": dtype, "pairs": options.pairs}
     sweep = polyseme.sweep(
         "pretrain",
-        options.texts or corpus_files(),
+        options.texts or corpus_files(CLOSED),
         recipe=options.recipe,
         shape=SHAPE if options.recipe == "bert-small" else None,
         budget=options.budget,
         length=128,
+        micro_batch_size=ROWS_AT_ONCE,
         rows={name: ROWS[name] for name in options.rows},
         seeds=options.seeds,
         then=[("evaluate", scored), *fits],

@@ -1,15 +1,15 @@
 """ELECTRA's ablations and SpanBERT's, at one size and one budget: five bars, three generators, four ways to mask.
 
-    python experiments/objective_ablations.py run CORPUS|TEXTS... [--rows BERT ELECTRA] [--budget 1e16flops] [--seeds 2]
-        [--jobs 4] [--stop-after 9min] [--work runs/ablations]
+    python experiments/objective_ablations.py run [CORPUS|TEXTS...] [--rows BERT ELECTRA] [--budget 1e16flops]
+        [--seeds 2] [--jobs 4] [--stop-after 9min] [--work runs/ablations]
     python experiments/objective_ablations.py table [--docs docs/objective_ablations.md]
 
-POLYSEME_DATA names the folder of the data. One sweep (`polyseme.sweep`) trains every row on the same corpus with 12
-layers of 256, and measures its model: the held-out loss of its own objective, BLiMP where the model can score, and
-CoLA, SST-2, MRPC, STS-B and RTE on dev. The budget is one of operations, so that runs may share a GPU (start
-`nvidia-cuda-mps-control -d` before): 1e16 are about two minutes of an H200 for these models. The same command resumes;
-`run` writes `experiments/results/objective_ablations.json` (`--results`) each time, with the rows that are there, and
-`table` puts it into the page.
+POLYSEME_DATA names the folder of the data; its texts are read where none are named. One sweep (`polyseme.sweep`)
+trains every row on the same corpus with 12 layers of 256, and measures its model: the held-out loss of its own
+objective, BLiMP where the model can score, and CoLA, SST-2, MRPC, STS-B and RTE on dev. The budget is one of
+operations, so that runs may share a GPU (start `nvidia-cuda-mps-control -d` before): 1e16 are about a minute of an H200
+alone. The same command resumes; `run` writes `experiments/results/objective_ablations.json` (`--results`) each time,
+with the rows that are there, and `table` puts it into the page.
 
 Rules, written before the runs. The measure is the mean over the five tasks. A claim *holds* if the first row is above
 the second by more than two standard errors, its opposite if it is below by as much, and else nothing is decided; the
@@ -24,7 +24,8 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pretraining_runs import with_stored_runs
+import torch
+from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, with_stored_runs
 from tables import data_folder, machine, table
 
 import polyseme
@@ -46,7 +47,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "ELECTRA": {**ELECTRA, "learn": "all"},
     "ELECTRA 15%": {**ELECTRA, "learn": "masked"},
     "Replace MLM": {**ELECTRA, "learn": "replace"},
-    "All-Tokens MLM": {**ELECTRA, "learn": "all-tokens", "micro_batch_size": 256},
+    "All-Tokens MLM": {**ELECTRA, "learn": "all-tokens"},
     "BERT": {**BERT, "unit": "piece"},
     "generator 1/4": {**ELECTRA, "learn": "all", "generator_share": 0.25},
     "generator 1": {**ELECTRA, "learn": "all", "generator_share": 1.0},
@@ -96,7 +97,9 @@ def run(options: argparse.Namespace) -> None:
     then: list[tuple[str, dict[str, Any]]] = []
     limit = {} if options.pairs is None else {"pairs": options.pairs}
     if options.pairs != 0:
-        then.append(("evaluate", {"name": "blimp", "data": str(data_folder()), **limit}))
+        on_gpu = torch.cuda.is_available() and options.device != "cpu"
+        scored: dict[str, Any] = {"name": "blimp", "data": str(data_folder()), "dtype": "bf16" if on_gpu else "fp32"}
+        then.append(("evaluate", {**scored, **limit}))
     epochs = {} if options.epochs is None else {"epochs": options.epochs}
     if options.tasks:
         suite = {"suite": "glue", "tasks": list(options.tasks), "data": str(data_folder()), "seeds": options.task_seeds}
@@ -106,6 +109,7 @@ def run(options: argparse.Namespace) -> None:
         str(corpus_of(options)),
         rows={name: ROWS[name] for name in options.rows},
         shape={**SIZE, **json.loads(options.shape)},
+        micro_batch_size=ROWS_AT_ONCE,
         budget=options.budget,
         seeds=options.seeds,
         device=options.device,
@@ -183,8 +187,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=PAGE)
     options = parser.parse_args()
     if options.action == "run":
-        if not options.texts:
-            parser.error("Name texts, or a corpus.")
+        options.texts = options.texts or corpus_files(CLOSED)
         run(options)
         return
     if not options.results.is_file():

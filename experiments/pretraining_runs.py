@@ -33,6 +33,10 @@ PREDICTING = (
     ("spans",),
 )
 """The parts of losses that predict pieces; those of one group count alike."""
+CLOSED = ("news-01",)
+"""Texts of the data folder without an open license."""
+ROWS_AT_ONCE = 256
+"""Rows of 128 that a run of a sweep has on its device at once, so that eight runs fit a GPU of 140 GB."""
 WITHOUT_A_SOURCE = "it reads a source, so a sentence alone has no likelihood"
 
 

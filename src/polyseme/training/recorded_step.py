@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 
 MOST_GRAPHS = 64
 """Shapes that are recorded at most; steps of others are plain."""
+MOST_SHARING = 8
+"""Processes that a GPU is taken to have at most, which may all be about to record."""
 
 
 class StepInputs(Protocol):
@@ -208,9 +210,11 @@ class CudaRecorder:
         self.pool = torch.cuda.graph_pool_handle()
 
     def _make_room(self) -> None:
-        """A recording has memory of its own; if it might not fit beside what plain steps have used, that is freed."""
+        """A recording has memory of its own; if it might not fit beside what plain steps have used, here and in other
+        processes, that is freed.
+        """
         unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        if unused > torch.cuda.mem_get_info(self.device)[0]:
+        if MOST_SHARING * unused > torch.cuda.mem_get_info(self.device)[0]:
             torch.cuda.empty_cache()
 
     def _break_off(self, graph: torch.cuda.CUDAGraph) -> None:
