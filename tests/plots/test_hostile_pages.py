@@ -6,6 +6,7 @@ is tested, and not the policy alone.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -22,6 +23,9 @@ from click.testing import CliRunner
 
 import polyseme
 from plots.test_pages import check_policy
+from polyseme.claims.claim_page import claim_page
+from polyseme.claims.claim_result import packaged_results
+from polyseme.claims.claim_table import CLAIMS
 from polyseme.cli import VERBS, main
 from polyseme.errors import PolysemeWarning
 from polyseme.extras import later
@@ -158,6 +162,11 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
 """The verb (with a word for what it is used for, where it has several pages), the page it writes, and its arguments."""
 
 
+BY_FUNCTION = "claims"
+"""The verb whose command takes too long: its page is made of a packaged result, with hostile names put into it."""
+OF_THE_PACKAGE = "published"
+"""The verb whose page shows what is in the package alone, and nothing of the user's."""
+
 PICTURES: Mapping[str, tuple[str, Sequence[str]]] = {
     name: ("out.svg", PAGES[name][1]) for name in ("senses", "tradeoffs", "evaluate", "evaluate a task model")
 }
@@ -172,7 +181,8 @@ def test_every_verb_with_a_page_is_here() -> None:
         ]
         return any(".html" in help for help in outputs) or verb == "sweep"
 
-    assert {verb for verb in VERBS if writes_pages(verb)} == {name.split(maxsplit=1)[0] for name in PAGES}
+    here = {name.split(maxsplit=1)[0] for name in PAGES} | {BY_FUNCTION} | {OF_THE_PACKAGE}
+    assert {verb for verb in VERBS if writes_pages(verb)} == here
 
 
 def write(place: Path, number: int, name: str, page: str, arguments: Sequence[str]) -> Path:
@@ -195,7 +205,23 @@ def written(place: Path) -> dict[str, Path]:
     with warnings.catch_warnings(action="ignore", category=PolysemeWarning):
         words = [[WORD, "broke", NAME, *LINES]]
         polyseme.view(polyseme.load(place / BERT).embed(words), to=WORD).save(pages["view"])
+    pages[BY_FUNCTION] = place / "claim.html"
+    pages[BY_FUNCTION].write_text(page_of_a_claim(), encoding="utf-8")
     return pages
+
+
+def page_of_a_claim() -> str:
+    """A packaged result as a file could have it: every text in it is hostile."""
+    claim = CLAIMS["nnlm-with-kn5"]
+    [result] = packaged_results(claim.name)
+    runs = tuple(
+        dataclasses.replace(run, settings={NAME: LINES[number % 8]}, message=WORD)
+        for number, run in enumerate(result.sweep.runs)
+    )
+    outcomes = [{**outcome, "condition": LINES[2]} for outcome in result.outcomes]
+    sweep = dataclasses.replace(result.sweep, title=NAME, runs=runs)
+    texts = {"rule": LINES[0], "note": LINES[1], "device": LINES[3], "budget": WORD, "version": LINES[4]}
+    return claim_page(claim, dataclasses.replace(result, outcomes=outcomes, sweep=sweep, **texts))
 
 
 def in_browser(html: str, folder: Path, name: str) -> str:
