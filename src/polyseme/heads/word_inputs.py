@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.config import Config
@@ -21,6 +23,8 @@ from polyseme.errors import ModelError
 
 PADDING, UNKNOWN = 0, 1
 N_SPECIAL = 2
+MOST_KNOWN = 1 << 16
+"""Words whose numbers are kept at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +126,7 @@ class WordInputs(nn.Module):
             nn.init.xavier_uniform_(self.filters.weight)
             nn.init.zeros_(self.filters.bias)  # type: ignore[arg-type]
         self.dropout = nn.Dropout(config.dropout_rate)
+        self._spellings: dict[str, tuple[int, NDArray[np.int64]]] = {}
 
     @property
     def width(self) -> int:
@@ -133,29 +138,35 @@ class WordInputs(nn.Module):
         With `longest`, rows have room for so many words, and shapes do not depend on which words they are: there is
         room for as many different ones, in one of a few lengths.
         """
-        fixed = longest is not None
-        longest = max([longest or 0, *map(len, rows)])
-        different = list(dict.fromkeys(word for row in rows for word in row))
-        place = {word: number for number, word in enumerate(different)}
-        words = torch.full((len(rows), longest), PADDING)
-        which = torch.zeros(len(rows), longest, dtype=torch.long)
-        mask = torch.zeros(len(rows), longest, dtype=torch.bool)
-        for number, row in enumerate(rows):
-            n_words = len(row)
-            words[number, :n_words] = torch.tensor(
-                [self.word_numbers.get(simplified(word), UNKNOWN) for word in row], dtype=torch.long
-            )
-            which[number, :n_words] = torch.tensor([place[word] for word in row], dtype=torch.long)
-            mask[number, :n_words] = True
-        n_different, n_characters = max(1, len(different)), max([1, *map(len, different)])
-        if fixed:
-            n_different, n_characters = len(rows) * longest, 1 << (max(n_characters, 16) - 1).bit_length()
-        spelled = torch.full((n_different, n_characters), PADDING)
-        for number, word in enumerate(different):
-            spelled[number, : len(word)] = torch.tensor(
-                [self.character_numbers.get(character, UNKNOWN) for character in word], dtype=torch.long
-            )
-        return WordNumbers(words, mask, spelled, which)
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        n_words = max([longest or 0, *map(len, rows)])
+        flat = [word for row in rows for word in row]
+        place = {word: number for number, word in enumerate(dict.fromkeys(flat))}
+        spellings = [self._spelling(word) for word in place]
+        n_different, n_characters = max(1, len(place)), max([1, *map(len, place)])
+        if longest is not None:
+            n_different, n_characters = len(rows) * n_words, spelled_room(n_characters)
+        real = np.arange(n_words) < lengths[:, None]
+        words, which = (np.zeros(real.shape, dtype=np.int64) for _ in range(2))
+        spelled = np.full((n_different, n_characters), PADDING)
+        if flat:
+            which[real] = [place[word] for word in flat]
+            words[real] = np.array([number for number, _ in spellings], dtype=np.int64)[which[real]]
+            counts = np.array([len(characters) for _, characters in spellings])
+            there = np.arange(n_characters) < counts[:, None]
+            spelled[: len(place)][there] = np.concatenate([characters for _, characters in spellings])
+        return WordNumbers(*map(torch.from_numpy, (words, real, spelled, which)))
+
+    def _spelling(self, word: str) -> tuple[int, NDArray[np.int64]]:
+        """A word's number in the table, and those of its characters; words come again and again, in every epoch."""
+        known = self._spellings.get(word)
+        if known is None:
+            characters = [self.character_numbers.get(character, UNKNOWN) for character in word]
+            known = self.word_numbers.get(simplified(word), UNKNOWN), np.array(characters, dtype=np.int64)
+            if len(self._spellings) >= MOST_KNOWN:
+                self._spellings.clear()
+            self._spellings[word] = known
+        return known
 
     def forward(self, numbers: WordNumbers) -> Tensor:
         words = numbers.words
@@ -181,6 +192,15 @@ class WordInputs(nn.Module):
         answers = answers.masked_fill(~touched[:, None, :], torch.finfo(answers.dtype).min)
         largest: Tensor = answers.amax(-1) * real[:, :1]
         return largest
+
+
+def spelled_room(n_characters: int) -> int:
+    """The length that spelled words are padded to where shapes are few; filters over padding cost a GPU nothing.
+
+    >>> spelled_room(7), spelled_room(33), spelled_room(129)
+    (32, 128, 512)
+    """
+    return 32 << 2 * max(0, -(-((n_characters - 1) >> 5).bit_length() // 2))
 
 
 def _draw(table: nn.Embedding) -> None:

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.metrics.answer_match import answer_scores
-from polyseme.text.tag_schemes import spans_of
+from polyseme.text.tag_schemes import Span, spans_of
 from polyseme.types import Confusion
 
 Labels = Sequence[Any]
@@ -234,13 +235,19 @@ def count_spans(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
     for number, (ours, theirs) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(ours) != len(theirs):
             raise InputError(f"Sentence {number} has {len(ours)} gold tags and {len(theirs)} predicted ones.")
-        gold_spans, predicted_spans = set(spans_of(ours)), set(spans_of(theirs))
+        gold_spans, predicted_spans = _spans(tuple(ours)), _spans(tuple(theirs))
         n_gold.update(span.type for span in gold_spans)
         n_predicted.update(span.type for span in predicted_spans)
         n_right.update(span.type for span in gold_spans & predicted_spans)
     every = Counted(n_gold.total(), n_predicted.total(), n_right.total())
     types = sorted({*n_gold, *n_predicted})
     return SpanCounts(every, {type_: Counted(n_gold[type_], n_predicted[type_], n_right[type_]) for type_ in types})
+
+
+@lru_cache(maxsize=1 << 14)
+def _spans(tags: tuple[str, ...]) -> frozenset[Span]:
+    """Those of a sentence: several metrics count them, the gold ones after every evaluation."""
+    return frozenset(spans_of(tags))
 
 
 def word_accuracy(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
