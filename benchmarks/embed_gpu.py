@@ -32,14 +32,14 @@ def lengths_of(kind: str, count: int) -> list[int]:
     return [2 + round(1.3 * each) for each in words[:count]]
 
 
-def packed_batches(lengths: list[int], budget: int) -> list[PackedRows]:
+def packed_batches(lengths: list[int], budget: int, device: str = "cuda") -> list[PackedRows]:
     """Rows sorted by length, as many per batch as fit the budget, on the device."""
     batches: list[list[int]] = [[]]
     for length in sorted(lengths):
         if sum(batches[-1]) + length > budget:
             batches.append([])
         batches[-1].append(length)
-    return [PackedRows(torch.randint(5, 30000, (sum(each),), device="cuda"), None, each) for each in batches if each]
+    return [PackedRows(torch.randint(5, 30000, (sum(each),), device=device), None, each) for each in batches if each]
 
 
 def padded_batches(lengths: list[int], n_rows: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -58,7 +58,8 @@ def synced(run: Callable[[], object]) -> Callable[[], None]:
     def run_and_wait() -> None:
         with torch.inference_mode():
             run()
-        torch.cuda.synchronize()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
 
     return run_and_wait
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,22 +62,29 @@ class RandomRows:
         return Rows(pieces=pieces, starts=~special, special=special, keys=keys)
 
 
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
 def timed(step, seconds: float, warm_ups: int = 5) -> tuple[float, int]:
     """Seconds per step, and the number of steps."""
     for _ in range(warm_ups):
         step()
-    torch.cuda.synchronize()
+    synchronize()
     started, n = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
         for _ in range(5):
             step()
         n += 5
-        torch.cuda.synchronize()
+        synchronize()
     return (time.perf_counter() - started) / n, n
 
 
-def ours(shape: dict[str, int], rows: int, length: int, dropout: float, seconds: float) -> tuple[float, float]:
-    """Seconds per step, and the share of it spent waiting for data."""
+def our_steps(
+    shape: dict[str, int], rows: int, length: int, dropout: float, device: str = "cuda:0"
+) -> tuple[Callable[[], None], list[float], Callable[[], None]]:
+    """A function that takes a step, the seconds that each step has waited for data, and what ends it all."""
     config = TransformerConfig(
         n_pieces=N_PIECES,
         max_positions=512,
@@ -86,27 +94,34 @@ def ours(shape: dict[str, int], rows: int, length: int, dropout: float, seconds:
         embedding_dropout_rate=dropout,
     )
     objective = Masked(known_vocabulary=VOCABULARY)
+    on_gpu = torch.device(device).type == "cuda"
     settings = TrainingSettings(
         phases=(Phase(length=length, batch_size=rows),),
         optimizer=OptimizerSettings(lr=1e-4),
         schedule=Schedule(),
-        dtype="bf16",
-        compile=True,
+        dtype="bf16" if on_gpu else "fp32",
+        compile=on_gpu,
     )
-    devices = Devices(torch.device("cuda", 0))
+    devices = Devices(torch.device(device))
     torch.manual_seed(0)
     trainer = Trainer(objective, objective.nets(new_bundle(FAMILIES["bert"], config, ["masked"])), settings, devices)
     plan = Plan(settings, 1_000_000)
     steps = Loader([RandomRows(length)], objective, plan, devices, [rows]).steps(0, plan.n_steps, workers=2)
-    waited = []
+    waited: list[float] = []
 
     def step() -> None:
         batch = next(steps)
         waited.append(batch.waited)
         trainer.step(batch, plan)
 
+    return step, waited, steps.close
+
+
+def ours(shape: dict[str, int], rows: int, length: int, dropout: float, seconds: float) -> tuple[float, float]:
+    """Seconds per step, and the share of it spent waiting for data."""
+    step, waited, close = our_steps(shape, rows, length, dropout)
     taken, n = timed(step, seconds)
-    steps.close()
+    close()
     return taken, sum(waited[-n:]) / n / taken
 
 
