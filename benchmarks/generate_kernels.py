@@ -1,36 +1,46 @@
 """Generation on a GPU by kernels for few rows: whether they equal the plain path, and their speed, in one command.
 
-First speed, alone on the GPU: a GPT-2-small size with random weights, greedy, prompts of 16 pieces, texts of 64, with
-the recorded step as it is (`prepare()`) and with the choice of a piece and the kernels in it (`prepare(kernels=True)`);
-medians of alternating runs; beside them the time of a step alone, the kernels in it, and the prompt. Then equality:
-`tests/generating/kernel_battery.py` for every kind of decoder in fp32 and bf16, in processes side by side. All of it is
-written as JSON. It takes at most `--seconds`; what did not come to its turn is listed as such.
+First equality: `tests/generating/kernel_battery.py` for kinds of decoders in fp32 and bf16, in processes side by side,
+and meanwhile a GPT-2-small size with random weights. Then speed, alone on the GPU: that size, greedy, prompts of 16
+pieces, texts of 64, with the recorded step as it is (`prepare()`) and with the choice of a piece and the kernels in it
+(`prepare(kernels=True)`), each kernel started early and one after another; medians of alternating runs; the time of a
+step alone, and a table of the kernels in it.
 
-    python benchmarks/generate_kernels.py [--out results.json] [--seconds 175] [--rows 1 16] [--size gpt2]
+Each line is printed as soon as it is known. A part that fails is printed with its traceback, and the next one follows.
+Everything is written as JSON to `--out`, or to $OUT/generate_kernels.json where that variable is set. It takes at most
+`--seconds`; what did not come to its turn is listed as such.
+
+    python benchmarks/generate_kernels.py [--out results.json] [--seconds 175] [--rows 1 16] [--kinds bart t5]
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import functools
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
-from generate import language_of, n_weights_of_a_step, read_bandwidth
+from generate import language_of, n_weights_of_a_step, read_bandwidth, synchronize
+from gpu_report import Report, kernels_of
 from measure import alternate, machine, table
 
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
+from polyseme.generating.fast_decoder import FastSteps
+from polyseme.generating.kernel_steps import difference
 from polyseme.generating.language_model import LanguageModel
+from polyseme.generating.step_graph import AHEAD
 from polyseme.recipes.published_sizes import SIZES
 from polyseme.types import Batch
 
@@ -53,55 +63,66 @@ KINDS = (
 )
 
 
-def random_bundle(size: str) -> Bundle:
+ROUTES = {"recorded step": None, "kernels": True, "kernels, not early": False}
+"""Whether kernels start early; None where there are none."""
+
+
+def random_bundle(size: str, device: str) -> Bundle:
     torch.manual_seed(0)
     published = SIZES[size]
     bundle = new_bundle(FAMILIES[published.family], published.config, ["causal"]).eval()
-    return bundle.to(device="cuda", dtype=torch.bfloat16)
+    return bundle.to(device=device, dtype=torch.bfloat16)
 
 
-def of_a_step(model: LanguageModel, prompts: torch.Tensor) -> dict[str, Any]:
-    """Microseconds of one recorded step, the kernels in it, and those that take longest."""
-    batch = Batch(prompts.cuda())
+def device_of(bundle: Bundle) -> str:
+    return next(bundle.encoder.parameters()).device.type
+
+
+def model_of(bundle: Bundle, route: str) -> LanguageModel:
+    model = language_of(bundle, device_of(bundle))
+    early = ROUTES[route]
+    model.prepare(kernels=early is not None)
+    if early is False and (kernels := steps_of(model)._kernels) is not None:
+        kernels.launch.start_early(False)
+    return model
+
+
+def steps_of(model: LanguageModel) -> FastSteps:
+    return model.next_piece.steps  # type: ignore[attr-defined, no-any-return]
+
+
+def step_of(model: LanguageModel, prompts: torch.Tensor) -> tuple[Callable[[], None], int]:
+    """What replays the recorded step, and how many steps that is."""
+    batch = Batch(prompts.to(model.device))
     _, memory = model.next_piece.start(batch, PROMPT + NEW)
-    steps = model.next_piece.steps  # type: ignore[attr-defined]
+    steps = steps_of(model)
     pieces = batch.pieces[:, 0].contiguous()
-    never = torch.zeros(model.n_pieces, dtype=torch.int8, device="cuda")
+    never = torch.zeros(model.n_pieces, dtype=torch.int8, device=model.device)
     graph = steps._graph(memory)
     first = memory.lengths.clone()
-    n_in_graph = 1
     if steps.ahead:
-        _, _, memory = graph.chosen(pieces, memory, never, 8)
-        n_in_graph = 8
+        graph.chosen(pieces, memory, never, AHEAD)
     else:
         graph(pieces, memory)
-    captured = graph._captured[8 if steps.ahead else 0]
+    n_chosen = AHEAD if steps.ahead else 0
 
     def replay() -> None:
         graph.memory.lengths.copy_(first)
-        captured.replay()
+        graph._run(n_chosen)
 
-    microseconds = median_of_events(replay) / n_in_graph
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        captured.replay()
-        torch.cuda.synchronize()
-    kernels: dict[str, list[float]] = {}
-    for event in profile.events() or []:
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            kernels.setdefault(event.name[:60], []).append(event.device_time)
-    longest = sorted(kernels.items(), key=lambda item: -sum(item[1]))[:12]
-    return {
-        "microseconds": round(microseconds, 1),
-        "kernels": sum(map(len, kernels.values())) / n_in_graph,
-        "longest": {name: [len(each) / n_in_graph, round(sum(each) / len(each), 2)] for name, each in longest},
-    }
+    return replay, max(n_chosen, 1)
 
 
-def median_of_events(run: Callable[[], None], rounds: int = 20) -> float:
+def median_time(run: Callable[[], None], device: str, rounds: int = 20) -> float:
     """Microseconds by the device's own clock."""
     times = []
     run()
     for _ in range(rounds):
+        if device == "cpu":
+            start_time = time.perf_counter()
+            run()
+            times.append((time.perf_counter() - start_time) * 1e6)
+            continue
         started, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         started.record()
         run()
@@ -111,52 +132,71 @@ def median_of_events(run: Callable[[], None], rounds: int = 20) -> float:
     return sorted(times)[rounds // 2]
 
 
-@torch.no_grad()
-def measure(size: str, n_rows: int, rounds: int) -> dict[str, Any]:
-    """Both ways of writing, in alternating runs, with equal weights."""
-    prompts = torch.randint(SIZES[size].vocabulary, (n_rows, PROMPT), generator=torch.Generator().manual_seed(n_rows))
+def equality(bundle: Bundle, n_rows: int) -> dict[str, Any]:
+    """Whether kernels of the measured size pass their trial, and what they differ by."""
+    kernels = steps_of(model_of(bundle, "kernels"))._kernels
+    if kernels is None or kernels.plain is None:
+        raise RuntimeError("There are no kernels here.")
+    passed = kernels.serves(n_rows)
+    off = difference(kernels, kernels.plain, n_rows) if passed else None
+    return {"rows": n_rows, "passed": passed, "early": kernels.launch.early, "differ_by": off}
+
+
+def step_times(bundle: Bundle, route: str, prompts: torch.Tensor) -> dict[str, Any]:
+    """Microseconds of one recorded step."""
+    replay, n_steps = step_of(model_of(bundle, route), prompts)
+    device, n_bytes = device_of(bundle), n_weights_of_a_step(bundle) * 2
+    microseconds = median_time(replay, device) / n_steps
+    reading = n_bytes / read_bandwidth(n_bytes, device) * 1e6
+    return {
+        "rows": len(prompts),
+        "route": route,
+        "microseconds": round(microseconds, 1),
+        "microseconds_of_reading": round(reading, 1),
+        "pieces_per_second_of_steps_alone": round(len(prompts) / microseconds * 1e6),
+    }
+
+
+def profile(bundle: Bundle, route: str, prompts: torch.Tensor) -> dict[str, Any]:
+    """The kernels of a step; those that start early take long because they wait."""
+    rows = kernels_of(*step_of(model_of(bundle, route), prompts))
+    print(f"\n{route}, {len(prompts)} rows")
+    print(table(["kernel", "in a step", "µs", "µs of a step"], rows), flush=True)
+    return {"rows": len(prompts), "route": route, "kernels_of_a_step": rows}
+
+
+def measure(bundle: Bundle, prompts: torch.Tensor, rounds: int) -> dict[str, Any]:
+    """Whole texts, in alternating runs."""
+    n_rows, device = len(prompts), device_of(bundle)
     models, texts, first_seconds = {}, {}, {}
-    for name, kernels in (("recorded step", False), ("kernels", True)):
-        bundle = random_bundle(size)
-        models[name] = language_of(bundle, "cuda")
+    for name in ("recorded step", "kernels"):
         started = time.perf_counter()
-        models[name].prepare(kernels=kernels)
+        models[name] = model_of(bundle, name)
         write_on(models[name], prompts.tolist(), Decoding(max_new=NEW))
-        torch.cuda.synchronize()
-        first_seconds[name] = time.perf_counter() - started
+        synchronize(device)
+        first_seconds[name] = round(time.perf_counter() - started, 1)
 
     def writing(name: str, n_new: int) -> Callable[[], None]:
         def run() -> None:
             texts[name] = write_on(models[name], prompts.tolist(), Decoding(max_new=n_new))
-            torch.cuda.synchronize()
+            synchronize(device)
 
         return run
 
     one = alternate({name: writing(name, 1) for name in models}, rounds)
     whole = alternate({name: writing(name, NEW) for name in models}, rounds)
-    by_name: dict[str, Any] = {
-        name: {
-            "pieces_per_second": round(n_rows * NEW / seconds),
-            "milliseconds_to_first_piece": round(one[name] * 1000, 2),
-            "seconds_of_first_run": round(first_seconds[name], 1),
-            "has_kernels": models[name].next_piece.steps._kernels is not None,  # type: ignore[attr-defined]
-            "step": of_a_step(models[name], prompts),
-        }
-        for name, seconds in whole.items()
-    }
     pairs = list(zip(*texts.values(), strict=True))
-    n_bytes = n_weights_of_a_step(bundle) * 2
     return {
         "rows": n_rows,
-        "floor": FLOORS.get(n_rows, (None, None))[0],
-        "aim": FLOORS.get(n_rows, (None, None))[1],
+        "floor_and_aim": FLOORS.get(n_rows),
+        "pieces_per_second": {name: round(n_rows * NEW / seconds) for name, seconds in whole.items()},
+        "milliseconds_to_first_piece": {name: round(seconds * 1000, 2) for name, seconds in one.items()},
+        "seconds_of_first_run": first_seconds,
         "texts_equal": sum(one[0].pieces == other[0].pieces for one, other in pairs) / len(pairs),
-        "microseconds_of_reading": round(n_bytes / read_bandwidth(n_bytes, "cuda") * 1e6, 1),
-        **by_name,
     }
 
 
-def compare(kind: str, dtype: str, until: float) -> list[dict[str, Any]]:
+def compare(kind: str, dtype: str, rows: list[str], until: float) -> list[dict[str, Any]]:
     """The lines of the battery for one kind."""
     command = [sys.executable, str(ROOT / "tests" / "generating" / "kernel_battery.py"), "--kinds", kind]
     seconds = until - time.monotonic()
@@ -165,7 +205,12 @@ def compare(kind: str, dtype: str, until: float) -> list[dict[str, Any]]:
         return [{**nothing, "error": "there was no time left"}]
     try:
         run = subprocess.run(
-            [*command, "--dtype", dtype], capture_output=True, text=True, timeout=seconds, check=False, env=os.environ
+            [*command, "--dtype", dtype, "--rows", *rows],
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
     except subprocess.TimeoutExpired as error:
         found = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
@@ -178,49 +223,59 @@ def lines_of(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
+def of_battery(tasks: list[Future[list[dict[str, Any]]]]) -> dict[str, Any]:
+    """How many comparisons were right, and the others in full."""
+    compared = [line for task in tasks for line in task.result()]
+    wrong = [line for line in compared if not line["right"]]
+    for line in wrong:
+        print(json.dumps(line)[:1500], flush=True)
+    return {"right": len(compared) - len(wrong), "not_right": len(wrong), "wrong": [json.dumps(each) for each in wrong]}
+
+
+@torch.no_grad()
 def main() -> int:
-    """Measure, compare, print, write; 1 if a comparison failed."""
+    """Compare, measure, print, write; 1 if a part or a comparison failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=175)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--size", default="gpt2", choices=sorted(SIZES))
+    parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS, help="of decoders that are compared")
+    parser.add_argument("--battery-rows", nargs="+", default=["1", "4", "6"], help="rows of those")
+    parser.add_argument("--battery-share", type=float, default=0.5, help="of the seconds that comparing may take")
+    parser.add_argument("--device", default="cuda", help="cpu: a trial of this script, without kernels")
     parser.add_argument("--processes", type=int, default=max((os.cpu_count() or 2) - 2, 1))
     options = parser.parse_args()
-    until = time.monotonic() + options.seconds
-    if not torch.cuda.is_available():
+    started = time.monotonic()
+    if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("This needs a GPU. On a CPU, tests/generating/kernel_battery.py --device cpu compares all kinds.")
-    speed = [measure(options.size, n_rows, options.rounds) for n_rows in options.rows]
-    print(machine("torch", "triton") + f"; {options.size}, bf16, prompts of {PROMPT}, {NEW} new pieces\n")
-    lines = [
-        [
-            str(each["rows"]),
-            name,
-            f"{each[name]['pieces_per_second']:,}",
-            f"{each['floor']} / {each['aim']}",
-            f"{each[name]['step']['microseconds']} ({each['microseconds_of_reading']} to read the weights)",
-            f"{each[name]['step']['kernels']:.0f}",
-            f"{each[name]['milliseconds_to_first_piece']}",
-            f"{each['texts_equal']:.0%}",
-        ]
-        for each in speed
-        for name in ("recorded step", "kernels")
-    ]
-    head = ["rows", "route", "pieces/s", "floor / aim", "µs per step", "kernels", "ms to first piece", "texts equal"]
-    print(table(head, lines), flush=True)
-    tasks = [(kind, dtype) for dtype in ("fp32", "bf16") for kind in KINDS]
+    faulthandler.dump_traceback_later(options.seconds + 2, exit=True)  # should a kernel never end
+    report = Report("generate_kernels", options.out, started + options.seconds)
+    print(machine("torch") + f"; {options.size}, bf16, prompts of {PROMPT}, {NEW} new pieces", flush=True)
     with ThreadPoolExecutor(options.processes) as pool:
-        compared = [line for lines in pool.map(lambda task: compare(*task, until), tasks) for line in lines]
-    wrong = [line for line in compared if not line["right"]]
-    print(f"\n{len(compared) - len(wrong)} comparisons right, {len(wrong)} not")
-    for line in wrong:
-        print(json.dumps(line)[:300])
-    if options.out is not None:
-        options.out.write_text(
-            json.dumps({"machine": machine("torch", "triton"), "speed": speed, "compared": compared})
+        until = started + options.battery_share * options.seconds
+        pairs = [(kind, dtype) for kind in options.kinds for dtype in ("bf16", "fp32")]
+        tasks = [pool.submit(compare, *pair, options.battery_rows, until) for pair in pairs]
+        bundle = random_bundle(options.size, options.device)
+        for n_rows in options.rows:
+            report.part("equality", functools.partial(equality, bundle, n_rows))
+        battery = report.part("battery", lambda: of_battery(tasks))
+    prompts = {
+        n_rows: torch.randint(
+            SIZES[options.size].vocabulary, (n_rows, PROMPT), generator=torch.Generator().manual_seed(n_rows)
         )
-    return int(bool(wrong))
+        for n_rows in options.rows
+    }
+    for n_rows in options.rows:
+        for route in ROUTES:
+            report.part("step", functools.partial(step_times, bundle, route, prompts[n_rows]))
+    for n_rows in options.rows:
+        report.part("texts", functools.partial(measure, bundle, prompts[n_rows], options.rounds), least=4)
+    for n_rows in options.rows:
+        report.part("profile", functools.partial(profile, bundle, "kernels, not early", prompts[n_rows]), least=4)
+    faulthandler.cancel_dump_traceback_later()
+    return int(report.failed or battery is None or bool(battery["not_right"]))
 
 
 if __name__ == "__main__":

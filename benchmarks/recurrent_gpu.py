@@ -1,12 +1,15 @@
 """Recurrent encoders on a GPU beside plain cuDNN in one run: ELMo's inference, and AWD-LSTM's training.
 
-    python benchmarks/recurrent_gpu.py [--rows 512] [--length 128] [--dtype bf16] [--rounds 5] [--device cuda]
+    python benchmarks/recurrent_gpu.py [--rows 512] [--length 128] [--dtype bf16] [--rounds 5] [--seconds 60]
     python benchmarks/recurrent_gpu.py --awd-lstm [--rows 80] [--length 70] [--dtype fp32] [--rounds 15]
 
-**ELMo's** four LSTMs (4096 cells, width 512, two per direction), forward pass. Three routes: `torch.nn.LSTM` with a
+**ELMo's** four LSTMs (4096 cells, width 512, two per direction), forward pass. Four routes: `torch.nn.LSTM` with a
 projection, stacked (cuDNN, which has no clipping); polyseme's encoder without clipping, which runs the same kernels;
-and with the clipping that the published weights need, eager and as a CUDA graph. All leave out the token layer, which
-is computed once per word type.
+and with the clipping that the published weights need, by two products and two kernels per step, eager and as a CUDA
+graph. All leave out the token layer, which is computed once per word type. First the kernels are compared with the loop
+that is written out: `tests/parts/lstm_battery.py`, and the whole encoder. With --loop that loop is timed, too. Each
+line is printed as soon as it is known; a part that fails is printed with its traceback, and the next one follows. All
+is written as JSON to `--out`, or to $OUT/recurrent_gpu.json; it takes at most `--seconds`.
 
 **AWD-LSTM** (400, 1150, 1150, 400, over 33,280 words), forward and backward pass and a step of AdamW, beside a plain
 model of the same shape: `torch.nn.Embedding`, three `torch.nn.LSTM` with `torch.nn.Dropout` between them, and the tied
@@ -23,10 +26,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import itertools
+import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import torch
+from gpu_report import Report, kernels_of
 from measure import alternate, machine, table
 from torch import Tensor, nn
 
@@ -35,12 +46,16 @@ from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.elmo import SIZES
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.encoder_kinds import build_encoder
-from polyseme.encoders.recurrent import Recurrent
+from polyseme.encoders.recurrent import Recurrent, TwoWay
+from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.objectives.streams import Streamed
+from polyseme.parts import clipped_lstm
+from polyseme.parts.recurrence import Reader
 from polyseme.types import Batch
 
+ROOT = Path(__file__).resolve().parents[1]
 FLOOR = 0.75
-"""The least expected share of plain cuDNN's speed, without clipping."""
+"""The least expected share of plain cuDNN's speed, with clipping and without."""
 TRAINING_FLOOR = 0.6
 """The same of AWD-LSTM's training."""
 
@@ -201,7 +216,7 @@ def _wait(device: str) -> None:
 # --- ELMo's inference -------------------------------------------------------------------------------------------------
 
 
-def main() -> None:
+def main() -> int:
     """Read the options, and time one of both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--awd-lstm", action="store_true", help="training of AWD-LSTM instead of ELMo's inference")
@@ -211,6 +226,9 @@ def main() -> None:
     parser.add_argument("--dtype")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--size", default="elmo-original", choices=SIZES, help="of ELMo")
+    parser.add_argument("--loop", action="store_true", help="time ELMo's loop without kernels, too")
+    parser.add_argument("--seconds", type=float, default=60, help="that ELMo may take")
+    parser.add_argument("--out", type=Path, help="of ELMo's results as JSON")
     parser.add_argument("--pieces", type=int, default=33_280, help="of AWD-LSTM")
     parser.add_argument("--token-width", type=int, default=400, help="of AWD-LSTM")
     parser.add_argument("--hidden", type=int, default=1150, help="of AWD-LSTM")
@@ -223,32 +241,83 @@ def main() -> None:
             setattr(options, name, value)
     if options.awd_lstm:
         train_awd_lstm(options)
-    else:
-        run_elmo(options)
+        return 0
+    return run_elmo(options)
 
 
-def run_elmo(options: argparse.Namespace) -> None:
-    """Time every route and print the table."""
+def compare_kernels(device: str, dtypes: set[str], seconds: float) -> dict[str, Any]:
+    """The kernels of a step beside the loop, in a process of their own."""
+    battery = ROOT / "tests" / "parts" / "lstm_battery.py"
+    command = [sys.executable, str(battery), "--device", device, "--dtypes", *sorted(dtypes)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    wrong = [line for line in lines if not line["right"]]
+    if wrong or not lines or run.returncode:
+        raise RuntimeError(f"{len(lines) - len(wrong)} comparisons right; not: {wrong}. {run.stderr[-2000:]}")
+    return {"right": len(lines)}
+
+
+def run_elmo(options: argparse.Namespace) -> int:
+    """Compare, time every route, and print the tables; 1 if a part failed."""
+    report = Report("recurrent_gpu", options.out, time.monotonic() + options.seconds)
+    if torch.device(options.device).type == "cuda":
+        faulthandler.dump_traceback_later(options.seconds + 2, exit=True)  # should a kernel never end
     dtype, published = DTYPES[options.dtype], SIZES[options.size]
     torch.manual_seed(0)
     x = torch.randn(options.rows, options.length, published.token_width, dtype=dtype, device=options.device)
     plain = PlainStack(published.width, published.inner_width).to(options.device, dtype).eval()
+    print(f"{machine('torch')}; {options.size}, {options.rows} rows of {options.length}, {options.dtype}", flush=True)
 
-    def ours(config: object) -> Callable[[Tensor], Tensor]:
-        encoder = build_encoder(config).to(options.device, dtype).eval()
+    def ours(config: TwoWayConfig) -> tuple[TwoWay, Callable[[Tensor], Tensor]]:
+        encoder = cast(TwoWay, build_encoder(config)).to(options.device, dtype).eval()
 
         def run(tokens: Tensor) -> Tensor:
             halves = encoder.forwards.over(tokens, None, layers=[-1]), encoder.backwards.over(tokens, None, layers=[-1])
-            return torch.cat([each[-1] for each in halves], dim=-1)
+            return torch.cat([each.layers[max(each.layers)] for each in halves], dim=-1)
 
-        return run
+        return encoder, run
 
-    clipped, free = ours(published), ours(published.replace(cell_clip=None, projection_clip=None))
+    # Weights are random and small, so clips of a tenth: those that are published would hold nothing back.
+    clips = {"cell_clip": 0.1, "projection_clip": 0.02}
+    encoder, clipped = ours(published.replace(**clips))
+    _, free = ours(published.replace(cell_clip=None, projection_clip=None))
+
+    def written_out(tokens: Tensor) -> Tensor:
+        readers = [each for each in encoder.modules() if isinstance(each, Reader)]
+        for reader in readers:
+            reader.written_out = True
+        try:
+            return clipped(tokens)
+        finally:
+            for reader in readers:
+                reader.written_out = False
+
+    def equality() -> dict[str, Any]:
+        """Both against the loop in fp32, over a few rows and times."""
+        few = x[:8, :16].contiguous()
+        ours, loop = clipped(few).float(), written_out(few).float()
+        encoder.float()
+        exact = written_out(few.float())
+        encoder.to(dtype)
+        largest = exact.abs().max()
+        off, loop_off = (float((each - exact).abs().max() / largest) for each in (ours, loop))
+        has_kernels = any(clipped_lstm._serves.values())
+        if not off <= max(2 * loop_off, 1e-2):
+            raise RuntimeError(f"Kernels are off by {off:.2g} of the largest state, the loop by {loop_off:.2g}.")
+        return {"has_kernels": has_kernels, "off": off, "loop_off": loop_off}
+
     runs: dict[str, Callable[[], Tensor]] = {
         "torch.nn.LSTM (cuDNN), no clipping": lambda: plain(x),
         "polyseme, no clipping": lambda: free(x),
         "polyseme, clipping, eager": lambda: clipped(x),
     }
+    if options.loop:
+        runs["polyseme, clipping, the loop"] = lambda: written_out(x)
+
+    def capture() -> dict[str, Any]:
+        replay = captured(clipped, x)
+        runs["polyseme, clipping, CUDA graph"] = replay
+        return {"differs_from_eager_by": float((replay() - clipped(x)).abs().max())}
 
     def finished(run: Callable[[], Tensor]) -> Callable[[], None]:
         def run_and_wait() -> None:
@@ -258,23 +327,35 @@ def run_elmo(options: argparse.Namespace) -> None:
 
         return run_and_wait
 
-    with torch.inference_mode():
-        if x.is_cuda:
-            replay = captured(clipped, x)
-            runs["polyseme, clipping, CUDA graph"] = replay
-            difference = (replay() - clipped(x)).abs().max()
-            print(f"CUDA graph and eager differ by {float(difference):g} at most")
+    def speed() -> dict[str, Any]:
         seconds = alternate({name: finished(run) for name, run in runs.items()}, options.rounds)
-    n_pieces = options.rows * options.length
-    peer = next(iter(seconds.values()))
-    rows = [
-        [name, f"{1000 * each:.1f}", f"{n_pieces / each / 1e6:.3f}M", f"{peer / each:.2f}"]
-        for name, each in seconds.items()
-    ]
-    print(f"{machine('torch')}; {options.size}, {options.rows} rows of {options.length}, {options.dtype}\n")
-    print(table(["route", "milliseconds", "pieces/s", "times plain cuDNN"], rows))
-    print(f"\nwithout clipping: {peer / seconds['polyseme, no clipping']:.2f} x plain cuDNN (floor {FLOOR})")
+        n_pieces = options.rows * options.length
+        peer = next(iter(seconds.values()))
+        rows = [
+            [name, f"{1000 * each:.1f}", f"{n_pieces / each / 1e6:.3f}M", f"{peer / each:.2f}"]
+            for name, each in seconds.items()
+        ]
+        print(table(["route", "milliseconds", "pieces/s", "times plain cuDNN"], rows), flush=True)
+        return {"floor": FLOOR, "times_plain": {name: round(peer / each, 3) for name, each in seconds.items()}}
+
+    def profile() -> dict[str, Any]:
+        rows = kernels_of(lambda: clipped(x), 4 * options.length)
+        print(table(["kernel", "in a step", "µs", "µs of a step"], rows), flush=True)
+        return {"kernels_of_a_step": rows}
+
+    with torch.inference_mode():
+        report.part(
+            "equality of a step", lambda: compare_kernels(options.device, {"fp32", options.dtype}, options.seconds / 2)
+        )
+        report.part("equality", equality)
+        if x.is_cuda:
+            report.part("CUDA graph", capture, least=4)
+        report.part("speed", speed)
+        if x.is_cuda:
+            report.part("profile", profile, least=4)
+    faulthandler.cancel_dump_traceback_later()
+    return int(report.failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

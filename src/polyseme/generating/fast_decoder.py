@@ -172,7 +172,7 @@ class FastSteps:
 
         With `kernels`, the likeliest piece is chosen within the step (`chosen`), and on a GPU steps of few rows run by
         `KernelSteps`. That is off by default: it was compared with the plain path in Triton's interpreter, and compiled
-        for compute capability 9.0, but never run on a GPU.
+        for compute capability 9.0, but never run on a GPU. A trial against the plain step comes first.
         """
         self._is_prepared = True
         if kernels and not self.ahead:

@@ -39,6 +39,7 @@ from polyseme.parts.row_products import (
     State,
     applied,
     detached,
+    kind_of_rows,
     power_of_two,
 )
 
@@ -49,7 +50,7 @@ WIDEST = 8192
 LEAST_CAPABILITY = (8, 0)
 EARLY_CAPABILITY = (9, 0)
 """From here on, a kernel may start while the one before it runs."""
-TRIAL_SLOTS = 16
+TRIAL_SLOTS, TRIAL_STEPS = 16, 4
 MOST_DIFFERENT = {torch.bfloat16: 0.05, torch.float16: 0.01, torch.float32: 1e-3}
 """Of the largest score, on trial; fp32 may be as coarse as what torch's own products are set to."""
 NAMES: Mapping[Activation, str] = {function: name for name, function in ACTIVATIONS.items()}
@@ -74,10 +75,10 @@ Scores = Callable[[Tensor, Cache], Tensor]
 def kernel_steps(
     encoder: Transformer, output: Output, bias_of: Callable[[int], Tensor], plain: Scores
 ) -> KernelSteps | None:
-    """Kernels for this encoder, after a trial against the `plain` step; None where they do not fit, or do not run.
+    """Kernels for this encoder, on trial against the `plain` step; None where they do not fit, or cannot run.
 
-    Why they do not run is reported once: a GPU without the capability, no Triton, no compiler, a damaged cache of
-    compiled kernels, or other results.
+    Why they cannot run is reported once: a GPU without the capability, or no Triton. What else can fail (no compiler, a
+    damaged cache of compiled kernels, other results) shows on trial (`KernelSteps.serves`).
     """
     like = next(encoder.embeddings.parameters())
     if like.device.type != "cuda" or not kernels_fit(encoder):
@@ -89,20 +90,15 @@ def kernel_steps(
     elif kernels is None:
         _report("Triton is not installed, or cannot be loaded")
     else:
-        steps = KernelSteps(encoder, output, bias_of, kernels, early=capability >= EARLY_CAPABILITY)
-        try:
-            worst = max(difference(steps, plain, n_rows) for n_rows in (1, FEW + 1))
-        except kernels.FAILURES as error:
-            _report(" ".join(f"{type(error).__name__}: {error}".split())[:200])
-        else:
-            if worst <= MOST_DIFFERENT[like.dtype]:
-                return steps
-            _report(f"on trial, scores differed by {worst:.1e} of the largest")
+        return KernelSteps(encoder, output, bias_of, kernels, early=capability >= EARLY_CAPABILITY, plain=plain)
     return None
 
 
 def difference(steps: KernelSteps, plain: Scores, n_rows: int) -> float:
-    """How far the scores are from the plain ones, as a share of the largest, with some pieces in a small cache."""
+    """How far the scores are from the plain ones, as a share of the largest, with some pieces in a small cache.
+
+    On a GPU the last scores are of a recorded step.
+    """
     encoder = steps.encoder
     like = next(encoder.embeddings.parameters())
     memories = []
@@ -117,9 +113,15 @@ def difference(steps: KernelSteps, plain: Scores, n_rows: int) -> float:
             memory = Cache(memory.lengths, memory.keys, memory.values, keys, values)
         memories.append(memory)
     worst = 0.0
-    for number in range(3):
+    for number in range(TRIAL_STEPS):
         pieces = (torch.arange(n_rows, device=like.device) * 7 + number) % encoder.config.n_pieces
         expected, scores = plain(pieces, memories[0]), steps.scores(pieces, memories[1])
+        if number == TRIAL_STEPS - 1 and like.is_cuda:
+            torch.cuda.synchronize(like.device)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                scores = steps.scores(pieces, memories[1])
+            graph.replay()
         worst = max(worst, ((scores - expected).abs().max() / expected.abs().max()).nan_to_num(float("inf")).item())
         for memory in memories:
             memory.lengths.add_(1)
@@ -163,11 +165,15 @@ class KernelSteps:
         kernels: ModuleType,
         *,
         early: bool,
+        plain: Scores | None = None,
     ) -> None:
         self.encoder = encoder
         self.output = output
         self.bias_of = bias_of
         """How many distances → the bias of each, [H, distances]."""
+        self.plain = plain
+        """The step that each kind of kernel is compared with before it serves."""
+        self._passed: dict[int, bool] = {}
         self.launch = Launcher(kernels, early=early)
         self.layers = [self._products(cast(TransformerLayer, layer)) for layer in encoder.layers]
         self.final = Norm.of(encoder.norm)
@@ -203,8 +209,34 @@ class KernelSteps:
         )
 
     def serves(self, n_rows: int) -> bool:
-        """Whether so many rows are few."""
-        return n_rows <= MOST_ROWS
+        """Whether so many rows are few, and their kernels have passed a trial; they have it here, once.
+
+        Where they fail they are tried again one after another, none of them early. Why they failed is reported once.
+        """
+        if n_rows > MOST_ROWS:
+            return False
+        kind = kind_of_rows(n_rows)
+        if kind not in self._passed:
+            self._passed[kind] = self._passes(kind if kind <= FEW else kind // 2 + 1)
+        return self._passed[kind]
+
+    def _passes(self, n_rows: int) -> bool:
+        if self.plain is None:
+            return True
+        like = next(self.encoder.embeddings.parameters())
+        for early in (True, False) if self.launch.early else (False,):
+            self.launch.start_early(early)
+            try:
+                with torch.cuda.device(like.device):
+                    worst = difference(self, self.plain, n_rows)
+            except self.launch.kernels.FAILURES as error:
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            else:
+                if worst <= MOST_DIFFERENT[like.dtype]:
+                    return True
+                reason = f"on trial, scores differed by {worst:.1e} of the largest"
+        _report(reason)
+        return False
 
     def chooses(self, n_rows: int) -> bool:
         """Whether the likeliest piece is found in the kernels, too."""

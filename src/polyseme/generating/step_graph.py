@@ -17,7 +17,7 @@ from polyseme.parts.memory_and_cache import Cache
 AHEAD = 8
 """Pieces that are chosen in one graph, where several are; the rest, one by one."""
 WARM_UPS = 3
-"""Steps before one is captured, in which kernels are chosen and room is set aside."""
+"""Runs before one is captured, in which kernels are compiled and chosen, and room is set aside."""
 
 
 class Steps(Protocol):
@@ -128,13 +128,17 @@ class Graph:
                 self._captured[n_chosen].replay()
 
     def _capture(self, n_chosen: int) -> torch.cuda.CUDAGraph:
-        """Warm up beside the main stream, then capture. Slots that are written on the way are written again."""
+        """Warm up beside the main stream, then capture. Slots that are written on the way are written again.
+
+        Warm-ups are of all that is captured: kernels are compiled for the alignment of what they are given, which is
+        not the same in every step, and none can be loaded during a capture.
+        """
         lengths, pieces = self.memory.lengths.clone(), self.pieces.clone()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM_UPS):
-                self._step(min(n_chosen, 1))
+                self._step(n_chosen)
                 self.memory.lengths.copy_(lengths)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()

@@ -7,23 +7,29 @@
     GRU     r, z, n = W_x x_t + b        r', z', n' = W_h h_{t-1} + b'
             h_t = (1 - σ(z + z')) · tanh(n + σ(r + r') · n') + σ(z + z') · h_{t-1}
 
-Where nothing is clipped torch's own kernels run over all times at once (cuDNN's on a GPU); the loop that is written out
-is the specification, and runs where those cannot: with clips, with a projection on a CPU, or where the state must stop
-at each row's own length.
+Where nothing is clipped torch's own kernels run over all times at once (cuDNN's on a GPU). An LSTM that they cannot
+run, with clips or with a state that must stop at each row's own length, has kernels of ours for each step in inference
+on a GPU (`clipped_lstm`). The loop that is written out is the specification, and runs where none of these do: on a CPU
+with clips or a projection, and in training with clips.
 
 Shapes: R rows, T pieces, D width of what is read, H cells, P width of the states (H where there is no projection).
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from polyseme.extras import require
+from polyseme.parts import clipped_lstm
 from polyseme.parts.memory_and_cache import Memory
 
 CellKind = Literal["tanh", "lstm", "gru"]
@@ -107,6 +113,9 @@ class Reader(nn.Module):
         recurrent = self.weight_dropout(self.recurrent)
         if stops is None and self._has_kernel(x):
             out, h, c = self._by_kernel(x, h, c, recurrent)
+        elif self._has_kernel_per_step(x):
+            kernels = require("polyseme.parts.lstm_kernels", extra="dev")
+            out, h, c = self.by_kernels(kernels, x, stops, h, c, recurrent)
         else:
             out, h, c = self._step_by_step(x, stops, h, c, recurrent)
         return (mirrored(out, lengths) if self.backwards else out), h, c
@@ -117,6 +126,14 @@ class Reader(nn.Module):
         if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             return False
         return not (self.written_out or clipped) and (self.projection is None or x.is_cuda) and x.shape[1] > 0
+
+    def _has_kernel_per_step(self, x: Tensor) -> bool:
+        """Whether `clipped_lstm` computes the same, here."""
+        if self.kind != "lstm" or not x.is_cuda or x.dtype != self.bias.dtype or not x.numel():
+            return False
+        if self.written_out or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return False
+        return not torch.is_autocast_enabled("cuda") and clipped_lstm.serves(x, functools.partial(_trial, x))
 
     # --- the specification --------------------------------------------------------------------------------------------
 
@@ -178,6 +195,24 @@ class Reader(nn.Module):
                 h = h.clamp(-self.projection_clip, self.projection_clip)
         return h, c
 
+    # --- kernels for each step ----------------------------------------------------------------------------------------
+
+    def by_kernels(
+        self, kernels: ModuleType, x: Tensor, stops: Tensor | None, h: Tensor, c: Tensor, recurrent: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`_step_by_step` by kernels, without gradients."""
+        return clipped_lstm.run(
+            kernels,
+            x,
+            (self.input, recurrent, self.bias, self.projection),
+            h,
+            c,
+            stops,
+            cell_clip=self.cell_clip,
+            projection_clip=self.projection_clip,
+            forget_bias=self.forget_bias,
+        )
+
     # --- torch's kernels ----------------------------------------------------------------------------------------------
 
     def _by_kernel(self, x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -227,6 +262,33 @@ class Reader(nn.Module):
         if self.kind == "lstm":
             second[self.n_cells : 2 * self.n_cells] = self.forget_bias
         return second
+
+
+@torch.no_grad()
+def _trial(like: Tensor, kernels: ModuleType) -> float:
+    """How far the kernels for each step are from the loop in fp32 on a small example, as a share of the largest state.
+
+    What is read and the weights are waves, so that the state of random numbers stays as it is.
+    """
+
+    def waves(*shape: int, height: float) -> Tensor:
+        return (torch.arange(math.prod(shape), device=like.device) * 0.7).sin().view(shape) * height
+
+    with torch.random.fork_rng(devices=[]):
+        exact = Reader(32, 16, inner_width=64, cell_clip=0.2, projection_clip=0.1, forget_bias=1.0).to(like.device)
+    for parameter in exact.parameters():
+        parameter.copy_(waves(*parameter.shape, height=0.2).to(like.dtype))
+    rounded = copy.deepcopy(exact).to(like.dtype)
+    given = [waves(3, 5, 32, height=1.0), waves(3, 16, height=0.1), waves(3, 64, height=0.2)]
+    x, h, c = (each.to(like.dtype) for each in given)
+    worst = 0.0
+    for stops in (None, torch.tensor([5, 0, 3], device=like.device)):
+        expected = exact._step_by_step(x.float(), stops, h.float(), c.float(), exact.recurrent)
+        results = rounded.by_kernels(kernels, x, stops, h, c, rounded.recurrent)
+        for result, right in zip(results, expected, strict=True):
+            off = (result.float() - right).abs().max() / right.abs().max()
+            worst = max(worst, off.nan_to_num(float("inf")).item())
+    return worst
 
 
 def mirrored(x: Tensor, lengths: Tensor | None) -> Tensor:

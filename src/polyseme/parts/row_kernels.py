@@ -353,7 +353,7 @@ def attend(
     tl.store(out + (row * HEADS + head) * HEAD + e, answer.to(out.dtype.element_ty), mask=is_part)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_blocks", "chosen", "likelihoods"])
 def choose(
     best,
     piece,

@@ -22,6 +22,11 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
+def kind_of_rows(n_rows: int) -> int:
+    """The number of rows that the kernels for so many rows are compiled for."""
+    return n_rows if n_rows <= FEW else max(power_of_two(n_rows), 16)
+
+
 @dataclass
 class Norm:
     """A norm as kernels read it."""
@@ -66,6 +71,10 @@ class Launcher:
 
     def __init__(self, kernels: ModuleType, *, early: bool) -> None:
         self.kernels = kernels
+        self.start_early(early)
+
+    def start_early(self, early: bool) -> None:
+        """Whether each kernel starts while the one before it still runs."""
         self.early = early
         self.more: dict[str, Any] = {"launch_pdl": True} if early else {}
 
@@ -112,10 +121,21 @@ class RowsProduct:
                 "warps": 4 if block * whole <= 4096 else 8,
                 "stages": 1,
             }
-        rows = max(power_of_two(n_rows), 16)
-        block = 64 if self.n_results > 16384 or self.n_inputs <= 64 else 16
+        rows = kind_of_rows(n_rows)
+        is_large = self.n_results > 16384
+        block = 64 if is_large or self.n_inputs <= 64 else 16
         inputs = 128 if self.n_inputs % 128 == 0 else 64
-        return {"WHOLE": rows, "BLOCK_N": block, "BLOCK_K": inputs, "warps": 4, "stages": 4 if rows <= 32 else 2}
+        size = 4 if self.weight.dtype == torch.float32 else 2
+        if rows == 16 and block == 16 and size == 2 and self.n_inputs % 256 == 0:
+            inputs = 256  # few blocks: each must have much on its way
+        stages = 4 if rows * size <= 64 else 2
+        return {
+            "WHOLE": rows,
+            "BLOCK_N": block,
+            "BLOCK_K": inputs,
+            "warps": 8 if is_large and size == 2 else 4,
+            "stages": stages,
+        }
 
     def __call__(
         self,

@@ -1,0 +1,65 @@
+"""Kernels for a step of an LSTM: equal to the loop, in Triton's interpreter and on a GPU; where they do not serve."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from polyseme.parts.clipped_lstm import serves
+from polyseme.parts.recurrence import Reader
+
+BATTERY = Path(__file__).with_name("lstm_battery.py")
+has_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+has_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+def run_battery(*options: str, **environment: str) -> None:
+    """In a process of its own: whether Triton interprets is settled when it is loaded."""
+    run = subprocess.run(
+        [sys.executable, str(BATTERY), *options],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    assert lines, run.stderr
+    assert not [line for line in lines if not line["right"]]
+    assert run.returncode == 0, run.stderr
+
+
+@has_triton
+@pytest.mark.slow
+def test_kernels_equal_the_loop_in_the_interpreter() -> None:
+    run_battery("--device", "cpu", TRITON_INTERPRET="1")
+
+
+@has_triton
+@has_gpu
+@pytest.mark.slow
+def test_kernels_equal_the_loop_on_a_gpu() -> None:
+    run_battery()
+
+
+@has_gpu
+def test_what_needs_gradients_or_is_written_out_goes_the_plain_way() -> None:
+    made, x = Reader(32, 32, cell_clip=0.5).cuda(), torch.randn(2, 3, 32, device="cuda")
+    assert not made._has_kernel_per_step(x)
+    with torch.no_grad():
+        assert not made._has_kernel_per_step(x.double())
+        made.written_out = True
+        assert not made._has_kernel_per_step(x)
+
+
+def test_on_a_cpu_nothing_is_tried() -> None:
+    def trial(_: object) -> float:
+        raise AssertionError("tried")
+
+    assert not serves(torch.zeros(1), trial)
