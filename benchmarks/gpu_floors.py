@@ -1,7 +1,7 @@
 """What a GPU is measured by, in one command of about two minutes: embedding, masked-LM training, a tagger's five seeds.
 
 - `embed`: the encoder in bf16, bert-base size and MiniLM's (6 × 384), rows of 32 to 128 pieces and of UD-EWT's lengths
-  (drawn from its quantiles without POLYSEME_DATA); with every way of running attention over packed rows that there is.
+  (drawn from its quantiles without POLYSEME_DATA); beside it without kernels of ours, and with some of them.
 - `attention`: torch's ways of computing attention with dropout, forward and backward, at the shapes of training.
 - `bert-base`, `12 x 256`: masked-LM training in bf16 with dropout 0.1; the seconds until the first steps are taken.
 - `wnut17`: character CNN, BiLSTM and CRF over WNUT-17, five seeds, as `finetune wnut17 -m none --inputs char-cnn` does.
@@ -19,6 +19,7 @@ pieces are random but for WNUT-17. Peers are in `embed_gpu.py`, `pretrain_gpu.py
 from __future__ import annotations
 
 import argparse
+import copy
 import cProfile
 import dataclasses
 import json
@@ -29,6 +30,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,10 @@ from packed import lengths_drawn  # noqa: E402
 from pretrain_gpu import SHAPES, our_steps, synchronize, timed  # noqa: E402
 
 from polyseme.datasets.named_benchmarks import read_benchmark  # noqa: E402
+from polyseme.encoders import packed_on_gpu  # noqa: E402
+from polyseme.encoders.encoder import Encoder  # noqa: E402
 from polyseme.encoders.encoder_kinds import build_encoder  # noqa: E402
-from polyseme.encoders.inference import build_inference_encoder  # noqa: E402
+from polyseme.encoders.inference import InferenceEncoder, PackedRows, build_inference_encoder  # noqa: E402
 from polyseme.encoders.transformer_config import TransformerConfig  # noqa: E402
 from polyseme.recipes.published_sizes import size_named  # noqa: E402
 from polyseme.training.recorded_step import CudaRecorder  # noqa: E402
@@ -158,7 +162,7 @@ class Watched:
 
 
 def embed(report: Report) -> None:
-    """The encoder over packed rows."""
+    """The encoder over packed rows: as it runs, and with the kernels of `packed_on_gpu` otherwise or not at all."""
     tiny, device = report.options.tiny, report.options.device
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     n_rows, budget = (60, 512) if tiny else (4000, 65536)
@@ -170,16 +174,51 @@ def embed(report: Report) -> None:
             config = config.replace(n_layers=1, width=48, n_heads=4, inner_width=96)
         with torch.device(device):
             torch.manual_seed(0)
-            encoder = build_encoder(config).to(dtype).eval()
-        inference = build_inference_encoder(encoder)
+            exact = build_encoder(config).eval()
+        encoder = copy.deepcopy(exact).to(dtype)
+        plain, inference = build_inference_encoder(encoder), build_inference_encoder(encoder)
+        began = time.perf_counter()
         inference.prepare()
+        has_kernels = getattr(inference, "kernels", None) is not None
+        report.say(
+            f"embed {size}: kernels {'used' if has_kernels else 'not used'}, {time.perf_counter() - began:.1f} s"
+        )
         for kind, each in lengths.items():
             name = f"embed {size}, {kind}"
             batches = packed_batches(each, budget, device)
-            run = synced(lambda b=batches, i=inference: [i(batch, [-1]) for batch in b])
-            seconds = alternate({name: run}, 7, warm_ups=3)[name]
-            if not report.speed(name, sum(each) / seconds, batches=len(batches)):
-                report.profile(name, run)
+            ways: dict[str, tuple[InferenceEncoder, int]] = {name: (inference, packed_on_gpu.SHORT)}
+            if has_kernels or tiny:
+                ways["without kernels"] = (plain, 0)
+                ways["kernels for sums alone"] = (inference, 0)
+                ways["kernels for attention always"] = (inference, 1 << 30)
+
+            def run(way: str, batches: list[PackedRows] = batches, ways: Any = ways) -> None:
+                inference, packed_on_gpu.SHORT = ways[way]
+                for batch in batches:
+                    inference(batch, [-1])
+
+            usual = packed_on_gpu.SHORT
+            seconds = alternate({way: synced(partial(run, way)) for way in ways}, 7, warm_ups=3)
+            for way in list(ways)[1:]:
+                figure = f"{sum(each) / seconds[way] / 1e6:.3f}M"
+                report.say(f"  {name}, {way}: {figure} pieces/s, off by {apart(exact, ways[way], batches[0]):.1e}")
+                report.keep(name, **{way: figure})
+            off_by = f"{apart(exact, ways[name], batches[0]):.1e}"
+            reached = report.speed(name, sum(each) / seconds[name], batches=len(batches), off_by=off_by)
+            packed_on_gpu.SHORT = usual
+            if not reached:
+                report.profile(name, synced(partial(run, name)))
+
+
+def apart(exact: Encoder, way: tuple[InferenceEncoder, int], rows: PackedRows) -> float:
+    """How far states are from those of single precision, as a share of the largest; of the first rows of a batch."""
+    inference, packed_on_gpu.SHORT = way
+    lengths = list(rows.lengths)[:200]
+    few = PackedRows(rows.pieces[: sum(lengths)], None, lengths)
+    with torch.inference_mode():
+        found, expected = inference(few, [-1]), build_inference_encoder(exact)(few, [-1])
+    top = max(expected)
+    return float((found[top].float() - expected[top]).abs().max() / expected[top].abs().max())
 
 
 def attention(report: Report) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from conformance.cases import CAUSAL, TRANSFORMERS, redrawn
 from polyseme.encoders import packed_transformer
 from polyseme.encoders.inference import ByLength, PackedRows, build_inference_encoder
+from polyseme.encoders.packed_on_gpu import PackedKernels
 from polyseme.encoders.packed_transformer import PackedTransformer, runs_in_one_call
 from polyseme.encoders.transformer import Transformer
 from polyseme.types import Batch
@@ -75,6 +77,30 @@ def flash(
     return attended
 
 
+def never(*_: object, **__: object) -> Tensor:
+    raise AssertionError("these rows are short")
+
+
+class WrittenOut:
+    """What `parts.packed_kernels` computes."""
+
+    @staticmethod
+    def attend(
+        q: Tensor, k: Tensor, v: Tensor, row_of: Tensor, bounds: Tensor, *, scale: float, window: tuple[int, int]
+    ) -> Tensor:
+        assert bounds[row_of].tolist() == [start for start, end in bounds.unfold(0, 2, 1).tolist()
+                                           for _ in range(start, end)]  # fmt: skip
+        return flash(q, k, v, bounds, bounds, max(LENGTHS), max(LENGTHS), scale=scale, window_size=window).flatten(1)
+
+    @staticmethod
+    def add_and_norm(
+        x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float, *, rms: bool, summed: bool
+    ) -> tuple[Tensor, Tensor]:
+        total, width = x + residual, x.shape[1:]
+        normed = F.rms_norm(total, width, weight, epsilon) if rms else F.layer_norm(total, width, weight, bias, epsilon)
+        return total if summed else torch.full_like(total, torch.nan), normed
+
+
 @every_case
 def test_all_rows_in_one_call_equal_padded_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU in half precision; positions that add to the scores take the other path."""
@@ -88,9 +114,20 @@ def test_all_rows_in_one_call_equal_padded_ones(name: str, monkeypatch: pytest.M
     monkeypatch.setattr(
         packed_transformer,
         "attention_over",
-        lambda rows, encoder, like: packed_transformer._in_one_call(rows, encoder, flash),
+        lambda rows, places, encoder, like, kernels: packed_transformer._in_one_call(rows, places, encoder, flash),
     )
     compare(PackedTransformer(encoder)(rows, "all"))
+    in_one_call = packed_transformer._in_one_call
+    monkeypatch.setattr(
+        packed_transformer,
+        "attention_over",
+        lambda rows, places, encoder, like, kernels: in_one_call(rows, places, encoder, never, kernels),
+    )
+    packed = PackedTransformer(encoder)
+    packed.kernels = PackedKernels(WrittenOut)  # type: ignore[arg-type]
+    for layer in packed.layers:
+        layer.join_by(packed.kernels)
+    compare(packed(rows, "all"))
 
 
 def test_a_kernel_without_windows_is_for_encoders_without_any() -> None:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -54,10 +54,27 @@ class PackedRows:
             start += n_rows * length
         return runs
 
-    def positions(self) -> Tensor:
-        """[N]: 0 … T-1 in every row."""
+    def places(self) -> Places:
+        """Where rows and pieces stand, on the device; without waiting for it."""
         device = self.pieces.device
-        return torch.cat([torch.arange(length, device=device).repeat(n_rows) for _, n_rows, length in self.runs])
+        lengths = np.asarray(self.lengths, dtype=np.int32)
+        bounds = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+        bounds = bounds.to(device, non_blocking=True)
+        n_pieces = len(self.pieces)
+        row_of = torch.repeat_interleave(bounds.diff(), output_size=n_pieces)
+        positions = torch.arange(n_pieces, device=device) - bounds[row_of]
+        return Places(bounds, row_of, positions)
+
+
+class Places(NamedTuple):
+    """Where packed rows and their pieces stand."""
+
+    bounds: Tensor
+    """[R + 1]: where each row begins, and the last one ends; int32."""
+    row_of: Tensor
+    """[N]: the row of each piece."""
+    positions: Tensor
+    """[N]: 0 … T-1 in every row."""
 
 
 class InferenceEncoder(Protocol):

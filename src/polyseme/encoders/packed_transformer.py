@@ -3,7 +3,8 @@
 Linear layers run over all pieces at once, and attention over groups of rows: on a CPU rows of one length, on a GPU rows
 of like lengths, padded within attention only. The encoder says what a piece sees and what positions do
 (`Transformer.view`), so that every kind of mask and of positions runs packed as it runs padded. In half precision on a
-GPU, all rows run in one call where masks are windows and positions leave the scores alone.
+GPU, all rows run in one call where masks are windows and positions leave the scores alone, and after `prepare` some of
+it runs by kernels of ours (`packed_on_gpu.py`).
 
 Shapes: N pieces of all rows, R rows of a group, T its longest, D width, H heads, d head width.
 """
@@ -19,17 +20,20 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
-from polyseme.encoders.inference import PackedRows, Precision
+from polyseme.encoders.inference import PackedRows, Places, Precision
+from polyseme.encoders.packed_on_gpu import PackedKernels, kernels_for
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.extras import optional
 from polyseme.parts.attention import Attention
 from polyseme.parts.inference_linear import LinearProduct, Product
-from polyseme.parts.masks import Places, mask_named
+from polyseme.parts.masks import Places as SeenFrom
+from polyseme.parts.masks import mask_named
 from polyseme.parts.quantized_linear import HalfProduct, Int8Product
+from polyseme.parts.row_products import Norm
 from polyseme.types import Batch
 
 PRODUCTS: Mapping[Precision, type[LinearProduct]] = {"own": Product, "bf16": HalfProduct, "int8": Int8Product}
@@ -69,13 +73,17 @@ class PackedTransformer:
         self.encoder = encoder
         self.layers = [PackedLayer(layer, PRODUCTS[precision]) for layer in encoder.layers]  # type: ignore[arg-type]
         self.prepared = False
+        self.kernels: PackedKernels | None = None
         if precision != "own":  # rounded results must not depend on how much work there is
             self.prepare()
 
     def prepare(self) -> None:
         if not self.prepared:
+            self.kernels = kernels_for(self.encoder)
             for layer in self.layers:
                 layer.pack()
+                if self.kernels is not None:
+                    layer.join_by(self.kernels)
             self.prepared = True
 
     def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
@@ -85,9 +93,10 @@ class PackedTransformer:
     def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
         encoder, config = self.encoder, self.encoder.config
         numbers = wanted_layers(layers, config.n_layers)
-        x: Tensor = encoder.embeddings(rows.pieces, rows.positions(), rows.segments)  # [N, D]
+        places = rows.places()
+        x: Tensor = encoder.embeddings(rows.pieces, places.positions, rows.segments)  # [N, D]
         states = {0: x} if 0 in numbers else {}
-        attend = attention_over(rows, encoder, x) if max(numbers, default=0) else None
+        attend = attention_over(rows, places, encoder, x, self.kernels) if max(numbers, default=0) else None
         for index in range(max(numbers, default=0)):
             assert attend is not None
             x = self.layers[config.weight_sets[index]](x, attend, config.layer_masks[index])
@@ -113,27 +122,55 @@ class PackedLayer:
         self.gate = feed_forward.activation if feed_forward.gated else None
         self.up = product(feed_forward.up, None if feed_forward.gated else feed_forward.activation)
         self.down = product(feed_forward.down)
+        self.kernels: PackedKernels | None = None
+        """What runs a sum together with …"""
+        self.joined: dict[nn.Module, Norm] = {}
+        """… these norms."""
 
     def pack(self) -> None:
         """Lay the weights out for this machine."""
         for product in (*self.of_heads, self.up, self.down):
             product.pack(PACKED_FOR)
 
+    def join_by(self, kernels: PackedKernels) -> None:
+        """Run sums and their norms together from here on."""
+        self.kernels = kernels
+        norms = {norm: Norm.of(norm) for norm in (self.attention_norm, self.feed_forward_norm)}
+        self.joined = {module: norm for module, norm in norms.items() if norm.weight is not None}
+
     def __call__(self, x: Tensor, attend: Attend, mask: str) -> Tensor:
         if self.norm_first:
-            x = self._attended(self.attention_norm(x), x, attend, mask)
-            return self.down(self._inner(self.feed_forward_norm(x)), x)
-        x = self.attention_norm(self._attended(x, x, attend, mask))
-        normed: Tensor = self.feed_forward_norm(self.down(self._inner(x), x))
-        return normed
+            read = self._attended(self.attention_norm(x), attend, mask)
+            x, normed = self._joined(read, x, self.feed_forward_norm, summed=True)
+            return self.down(self._inner(normed), x)
+        x = self._joined(self._attended(x, attend, mask), x, self.attention_norm)[1]
+        return self._joined((self.down, self._inner(x)), x, self.feed_forward_norm)[1]
 
-    def _attended(self, x: Tensor, residual: Tensor, attend: Attend, mask: str) -> Tensor:
-        """What attention adds, added; without heads, that is its bias."""
+    def _attended(self, x: Tensor, attend: Attend, mask: str) -> tuple[LinearProduct, Tensor] | Tensor | None:
+        """What attention adds: a product and what it reads; without heads its bias."""
         if not self.of_heads:
-            bias = self.attention.output.bias
-            return residual if bias is None else residual + bias
+            bias: Tensor | None = self.attention.output.bias
+            return bias
         project, output = self.of_heads
-        return output(attend(project(x), self.attention, mask), residual)
+        return output, attend(project(x), self.attention, mask)
+
+    def _joined(
+        self,
+        added: tuple[LinearProduct, Tensor] | Tensor | None,
+        residual: Tensor,
+        norm: nn.Module,
+        *,
+        summed: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """What is added and the residual, as a sum, which only counts if it is wanted (`summed`), and its norm."""
+        if not isinstance(added, tuple):
+            total = residual if added is None else residual + added
+            return total, norm(total)
+        product, x = added
+        if self.kernels is not None and norm in self.joined:
+            return self.kernels.join(product(x), residual, self.joined[norm], summed=summed)
+        total = product(x, residual)
+        return total, norm(total)
 
     def _inner(self, x: Tensor) -> Tensor:
         inner = self.up(x)
@@ -143,12 +180,14 @@ class PackedLayer:
         return self.gate(gate).mul_(inner)
 
 
-def attention_over(rows: PackedRows, encoder: Transformer, like: Tensor) -> Attend:
+def attention_over(
+    rows: PackedRows, places: Places, encoder: Transformer, like: Tensor, kernels: PackedKernels | None = None
+) -> Attend:
     """Attention within each of these rows, by the path that suits where `like` is."""
     if like.is_cuda and like.dtype in (torch.bfloat16, torch.float16):
         varlen = optional("torch.nn.attention.varlen")  # from torch 2.10 on
         if varlen is not None and runs_in_one_call(encoder, varlen.varlen_attn):
-            return _in_one_call(rows, encoder, varlen.varlen_attn)
+            return _in_one_call(rows, places, encoder, varlen.varlen_attn, kernels)
     return _by_group(rows, encoder, like)
 
 
@@ -235,23 +274,33 @@ def runs_in_one_call(encoder: Transformer, flash: Callable[..., Any]) -> bool:
     return (encoder.positions is None or encoder.positions.runs_flat) and (knows_windows or windows == {(-1, -1)})
 
 
-def _in_one_call(rows: PackedRows, encoder: Transformer, flash: Callable[..., Any]) -> Attend:
-    """One call for rows of any lengths: flash attention, in half precision on a GPU."""
-    device = rows.pieces.device
+def _in_one_call(
+    rows: PackedRows,
+    places: Places,
+    encoder: Transformer,
+    flash: Callable[..., Any],
+    kernels: PackedKernels | None = None,
+) -> Attend:
+    """One call for rows of any lengths, in half precision on a GPU: flash attention, or a kernel for short rows."""
     longest = max(rows.lengths)
-    ends = torch.tensor([0, *itertools.accumulate(rows.lengths)], dtype=torch.int32).to(device, non_blocking=True)
-    positions = rows.positions()[None]
-    all_terms = encoder.terms(Batch(rows.pieces[None], positions=positions), Places(positions, positions, None, False))
+    positions = places.positions[None]
+    seen_from = SeenFrom(positions, positions, None, False)
+    all_terms = encoder.terms(Batch(rows.pieces[None], positions=positions), seen_from)
     windows = {name: mask_named(name).window for name in all_terms}
+    if kernels is not None and not kernels.suits(rows.lengths, len(rows.pieces)):
+        kernels = None
 
     def attend(fused: Tensor, attention: Attention, mask: str) -> Tensor:
         q, k, v = fused.unflatten(1, (3, attention.n_heads, -1)).unbind(1)  # [N, H, d]
-        terms = all_terms[mask]
+        terms, window = all_terms[mask], windows[mask]
         if terms is not None:
             turned = terms.apply(q.transpose(0, 1)[None], k.transpose(0, 1)[None], attention.scale, None)[:2]
             q, k = (each[0].transpose(0, 1) for each in turned)
-        more = {} if windows[mask] == (-1, -1) else {"window_size": windows[mask]}
-        attended: Tensor = flash(q, k, v, ends, ends, longest, longest, scale=attention.scale, **more)
+        if kernels is not None:
+            return kernels.attend(q, k, v, places.row_of, places.bounds, attention.scale, window)
+        more = {} if window == (-1, -1) else {"window_size": window}
+        bounds = places.bounds
+        attended: Tensor = flash(q, k, v, bounds, bounds, longest, longest, scale=attention.scale, **more)
         return attended.flatten(1)
 
     return attend
