@@ -105,7 +105,7 @@ class TransformerLayer(nn.Module):
 
     def added(self) -> list[nn.Linear]:
         """The products whose results are added to the residual stream."""
-        parts = [self.attention.output, self.feed_forward.down]
+        parts: list[nn.Linear] = [self.attention.output, self.feed_forward.down]
         return parts if self.cross is None else [*parts, self.cross.output]
 
     def _before(self, norm: nn.Module, x: Tensor) -> Tensor:

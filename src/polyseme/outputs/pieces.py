@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from polyseme.outputs.output import Output
 from polyseme.parts.feed_forward import ACTIVATIONS
+from polyseme.parts.linear import Linear, linear
 from polyseme.parts.norms import NormKind, norm
 
 
@@ -67,7 +68,7 @@ class MaskedOutput(PieceOutput):
         init_share: float = 1.0,
     ) -> None:
         super().__init__(table_width, n_pieces, tied=tied)
-        self.dense = nn.Linear(width, table_width, bias=dense_bias)
+        self.dense = Linear(width, table_width, bias=dense_bias)
         self.activation = ACTIVATIONS[activation]
         self.norm = norm(norm_kind, table_width, epsilon)
         self.bias = nn.Parameter(torch.zeros(n_pieces))
@@ -75,14 +76,14 @@ class MaskedOutput(PieceOutput):
         """The spread of its matrices at first, as a share of the encoder's."""
 
     def logits(self, states: Tensor) -> Tensor:
-        return F.linear(self.norm(self.activation(self.dense(states))), self.table, self.bias)
+        return linear(self.norm(self.activation(self.dense(states))), self.table, self.bias)
 
 
 class CausalOutput(PieceOutput):
     """What piece comes next: the table of pieces and nothing else (GPT, GPT-2)."""
 
     def logits(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.table)
+        return linear(states, self.table)
 
 
 class TableOutput(PieceOutput):
@@ -110,4 +111,4 @@ class TableOutput(PieceOutput):
 
     def logits(self, states: Tensor) -> Tensor:
         scaled = states if self.scale == 1.0 else states * self.scale
-        return F.linear(scaled, self.table, self.bias)
+        return linear(scaled, self.table, self.bias)

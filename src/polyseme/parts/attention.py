@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.parts.initialization import set_weight
+from polyseme.parts.linear import Linear, linear
 from polyseme.parts.masks import Seen
 from polyseme.parts.positions import Heads, Terms
 from polyseme.parts.relative_positions import RelativeTerms
@@ -83,8 +84,8 @@ class Attention(nn.Module):
         self.head_width = head_width
         self.scale = scale
         self.dropout_rate = dropout_rate
-        self.project = nn.Linear(width, 3 * n_heads * head_width, bias=bias)
-        self.output = nn.Linear(n_heads * head_width, width, bias=output_bias)
+        self.project = Linear(width, 3 * n_heads * head_width, bias=bias)
+        self.output = Linear(n_heads * head_width, width, bias=output_bias)
         self.relative = relative
         """The layer's own weights of its positions, where the kind has such."""
 
@@ -180,9 +181,12 @@ class Attention(nn.Module):
 
     def _project(self, x: Tensor, first: int, last: int) -> list[Tensor]:
         """Thirds `first` … `last` of the fused projection, each [R, H, T, d]."""
-        start, end = first * self.inner_width, last * self.inner_width
-        bias = None if self.project.bias is None else self.project.bias[start:end]
-        projected = F.linear(x, self.project.weight[start:end], bias)
+        weight: Tensor = self.project.weight
+        bias: Tensor | None = self.project.bias
+        if last - first < 3:  # a slice of all would cost a copy of the gradient
+            some = slice(first * self.inner_width, last * self.inner_width)
+            weight, bias = weight[some], None if bias is None else bias[some]
+        projected = linear(x, weight, bias)
         thirds = projected.chunk(last - first, dim=-1)
         return [third.unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2) for third in thirds]
 

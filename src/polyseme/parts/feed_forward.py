@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from polyseme.parts.linear import Linear
+
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -39,8 +41,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gated: bool = config.gated
         n_inner = (2 if self.gated else 1) * config.inner_width
-        self.up = nn.Linear(config.width, n_inner, bias=config.inner_bias)
-        self.down = nn.Linear(config.inner_width, config.width, bias=config.inner_bias)
+        self.up = Linear(config.width, n_inner, bias=config.inner_bias)
+        self.down = Linear(config.inner_width, config.width, bias=config.inner_bias)
         self.dropout = nn.Dropout(config.inner_dropout_rate)
         self.activation = ACTIVATIONS[config.activation]
 
