@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 from generate import language_of, n_weights_of_a_step, read_bandwidth, synchronize
-from gpu_report import Report, kernels_of
+from gpu_report import Report, kernels_of, since_start
 from measure import alternate, machine, table
 
 from polyseme.bundle import Bundle, new_bundle
@@ -247,10 +247,12 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", help="cpu: a trial of this script, without kernels")
     parser.add_argument("--processes", type=int, default=max((os.cpu_count() or 2) - 2, 1))
     options = parser.parse_args()
-    started = time.monotonic()
+    started = time.monotonic() - since_start()
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("This needs a GPU. On a CPU, tests/generating/kernel_battery.py --device cpu compares all kinds.")
-    faulthandler.dump_traceback_later(options.seconds + 2, exit=True)  # should a kernel never end
+    faulthandler.dump_traceback_later(
+        started + options.seconds + 2 - time.monotonic(), exit=True
+    )  # should a kernel never end
     report = Report("generate_kernels", options.out, started + options.seconds)
     print(machine("torch") + f"; {options.size}, bf16, prompts of {PROMPT}, {NEW} new pieces", flush=True)
     with ThreadPoolExecutor(options.processes) as pool:

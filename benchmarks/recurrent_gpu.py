@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from gpu_report import Report, kernels_of
+from gpu_report import Report, kernels_of, since_start
 from measure import alternate, machine, table
 from torch import Tensor, nn
 
@@ -259,9 +259,10 @@ def compare_kernels(device: str, dtypes: set[str], seconds: float) -> dict[str, 
 
 def run_elmo(options: argparse.Namespace) -> int:
     """Compare, time every route, and print the tables; 1 if a part failed."""
-    report = Report("recurrent_gpu", options.out, time.monotonic() + options.seconds)
+    until = time.monotonic() - since_start() + options.seconds
+    report = Report("recurrent_gpu", options.out, until)
     if torch.device(options.device).type == "cuda":
-        faulthandler.dump_traceback_later(options.seconds + 2, exit=True)  # should a kernel never end
+        faulthandler.dump_traceback_later(until + 2 - time.monotonic(), exit=True)  # should a kernel never end
     dtype, published = DTYPES[options.dtype], SIZES[options.size]
     torch.manual_seed(0)
     x = torch.randn(options.rows, options.length, published.token_width, dtype=dtype, device=options.device)

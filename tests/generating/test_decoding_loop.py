@@ -9,6 +9,7 @@ import torch
 
 from generating.writing import before, for_the_reference, gpt2, language, prompts, rereading, step_by_step
 from polyseme.errors import OptionError
+from polyseme.generating import decoding_loop
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.sequences import Lines
@@ -241,3 +242,17 @@ def test_the_temperature_that_other_settings_ask_for(settings: dict[str, Any], h
 def test_settings_go_to_json_and_come_back() -> None:
     decoding = Decoding(stop="end", beam=4, early_stopping="never")
     assert Decoding.from_json(decoding.to_json()) == decoding
+
+
+@pytest.mark.parametrize("max_new", [7, 8, 9, 17, 25, 33])
+def test_pieces_that_are_read_late_are_the_same(max_new: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where the next steps are started first."""
+    written = []
+    for n_behind in (0, 1, 2):
+        monkeypatch.setitem(decoding_loop.BEHIND, "cpu", n_behind)
+        model = language(step_by_step(gpt2().ours), end=END, room=60)
+        model.prepare(kernels=True)
+        found = write_on(model, prompts(), Decoding(max_new=max_new, temperature=0))
+        written.append([(one.pieces, one.ending, pytest.approx(one.log_probability)) for (one,) in found])
+    assert written[0] == written[1] == written[2]
+    assert max_new < 33 or len({ending for _, ending, _ in written[0]}) == 2

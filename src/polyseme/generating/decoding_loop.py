@@ -20,8 +20,10 @@ from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.sampling import NEVER, Shaping, choose, streams
 from polyseme.generating.sequences import Lines, OnPiece, TextOf, Written, first_stop
 
-STEPS_UNSEEN = 16
-"""On a GPU, steps after which the written pieces are read back, which waits for everything before them."""
+STEPS_UNSEEN = 8
+"""On a GPU, steps after which the written pieces are copied back. They are read while the next ones are written."""
+BEHIND = {"cuda": 1}
+"""Copies that are still unread when the next steps are started, by device."""
 
 
 def write_on(
@@ -50,6 +52,29 @@ def write_on(
     return _Writing(model, prompts, decoding, sources, numbers, text_of, on_piece).run()
 
 
+class _Copied:
+    """Pieces and log-probabilities [steps, R] on their way from a GPU, which goes on meanwhile."""
+
+    def __init__(self, pieces: Tensor, likelihoods: Tensor) -> None:
+        self.tensors = pieces, likelihoods
+        self.arrived: torch.cuda.Event | None = None
+        if pieces.is_cuda:
+            self.tensors = _pinned(pieces), _pinned(likelihoods)
+            self.arrived = torch.cuda.current_stream(pieces.device).record_event()
+
+    def lists(self) -> tuple[list[list[int]], list[list[float]]]:
+        """Both, once they are there."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        pieces, likelihoods = self.tensors
+        return pieces.tolist(), likelihoods.tolist()
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    """A copy in memory that a GPU writes to by itself; not there yet."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+
+
 class _Writing:
     """Rows at work: those whose text has ended are dropped once they are half of all."""
 
@@ -76,6 +101,10 @@ class _Writing:
         if decoding.heat:
             self.streams = streams(decoding.seed, numbers, decoding.n, decoding.max_new).to(model.device)
         self.unseen: list[tuple[Tensor, Tensor]] = []
+        """Pieces and their log-probabilities, [steps, R] each."""
+        self.on_the_way: list[_Copied] = []
+        self.n_behind = 0
+        """How many of the latest of these are read only after the next steps have been started."""
         self.chooses_ahead = False
 
     def run(self) -> list[list[Written]]:
@@ -89,30 +118,34 @@ class _Writing:
         sees_each = decoding.stop or self.on_piece is not None or self.shaping.may_forbid_all
         looks_often = sees_each or not (on_gpu or self.lines.chooses())
         self.chooses_ahead = not looks_often and self.lines.chooses() and self.shaping.is_the_same
+        self.n_behind = 0 if looks_often else BEHIND.get(self.model.device.type, 0)
         chosen: Tensor | None = None
-        n_new = 0
+        n_new = n_unseen = 0
         while n_new < decoding.max_new:
             n_ahead = self._n_ahead(n_new)
             if chosen is not None and n_ahead:
                 never = self.shaping.never(n_new, scores.shape[1])
                 several, likelihoods = self.lines.choose(chosen, never, n_ahead)
-                self.unseen += zip(several, likelihoods, strict=True)
+                self.unseen.append((several, likelihoods))
                 chosen = several[-1]
-                n_new += n_ahead
+                n_steps = n_ahead
             else:
                 scores = scores if chosen is None else self.lines.advance(chosen)
                 shaped = self.shaping(scores, self.lines, n_new)
                 drawn = None if self.streams is None else self.streams[:, n_new]
                 chosen = choose(shaped, decoding, drawn)
-                self.unseen.append((chosen, self._likelihood(scores, shaped, chosen)))
-                n_new += 1
+                self.unseen.append((chosen[None], self._likelihood(scores, shaped, chosen)[None]))
+                n_steps = 1
+            n_new += n_steps
+            n_unseen += n_steps
             last = n_new == decoding.max_new
-            if last or looks_often or len(self.unseen) >= STEPS_UNSEEN:
+            if last or looks_often or n_unseen >= STEPS_UNSEEN:
+                n_unseen = 0
                 self._look(last)
                 rows = [row for row, text in enumerate(self.at_work) if self.written[text].ending is None]
                 if not rows:
                     break
-                if len(rows) <= len(self.at_work) // 2 and not on_gpu:
+                if len(rows) <= len(self.at_work) // 2 and not (on_gpu or self.n_behind):
                     chosen = self._continue_with(rows, chosen)
         return [self.written[first : first + n] for first in range(0, len(self.written), n)]
 
@@ -139,10 +172,14 @@ class _Writing:
         return own.masked_fill(shaped.amax(dim=-1) == NEVER, NEVER)
 
     def _look(self, last: bool) -> None:
-        """Take what was chosen since the last look into the texts, and see which of them have ended."""
-        pieces = torch.stack([chosen for chosen, _ in self.unseen]).tolist()
-        likelihoods = torch.stack([likelihood for _, likelihood in self.unseen]).tolist()
+        """Take what was chosen since the last look, or the one before, into the texts, and see which have ended."""
+        self.on_the_way.append(_Copied(*(torch.cat(each) for each in zip(*self.unseen, strict=True))))
         self.unseen = []
+        while len(self.on_the_way) > (0 if last else self.n_behind):
+            pieces, likelihoods = self.on_the_way.pop(0).lists()
+            self._take_all(pieces, likelihoods, last and not self.on_the_way)
+
+    def _take_all(self, pieces: list[list[int]], likelihoods: list[list[float]], last: bool) -> None:
         for step, (chosen, likelihood) in enumerate(zip(pieces, likelihoods, strict=True)):
             at_bound = last and step == len(pieces) - 1
             for text, piece, log_prob in zip(self.at_work, chosen, likelihood, strict=True):

@@ -76,13 +76,15 @@ class Graph:
             self.never.copy_(never)
         likeliest: list[Tensor] = []
         likelihoods: list[Tensor] = []
-        while len(likeliest) < n_new:
-            n_chosen = AHEAD if n_new - len(likeliest) >= AHEAD else 1
+        n_left = n_new
+        while n_left:
+            n_chosen = AHEAD if n_left >= AHEAD else 1
             self._run(n_chosen)
-            likeliest += self.likeliest[:n_chosen].clone()
-            likelihoods += self.likelihoods[:n_chosen].clone()
+            likeliest.append(self.likeliest[:n_chosen].clone())
+            likelihoods.append(self.likelihoods[:n_chosen].clone())
+            n_left -= n_chosen
         self._returned = dataclasses.replace(self.memory)
-        return torch.stack(likeliest), torch.stack(likelihoods), self._returned
+        return torch.cat(likeliest), torch.cat(likelihoods), self._returned
 
     def _begin(self, pieces: Tensor, memory: Cache) -> None:
         if memory is not self._returned:
