@@ -3,7 +3,8 @@
     score(tags) = first[tag_1] + Σ_t scores[t, tag_t] + Σ_t between[tag_t-1, tag_t] + last[tag_W]
     log p(tags) = score(tags) − log Σ exp score(any tags)
 
-Everything runs over the whole batch at once, one step per word; bounds come from shapes, never from data. Sums are in
+Everything runs over the whole batch at once, one step per word (on a GPU in kernels that go through all words,
+`crf_kernels.py`); bounds come from shapes, never from data. Sums are in
 32-bit floats at least. What a tag scheme rules out costs `FORBIDDEN`, in training and in decoding alike: no such
 sequence is worth anything, yet a gold one that breaks the rules has a finite loss, and something is decoded even where
 nothing is allowed.
@@ -15,18 +16,24 @@ Shapes: R rows, W words of the longest row, L tags. Rows are padded on the right
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from polyseme.errors import ModelError, nearest
+from polyseme.errors import ModelError, PolysemeWarning, nearest
+from polyseme.extras import optional
 from polyseme.text.tag_schemes import OUTSIDE, may_end, may_follow, may_start, parts_of
 
 FORBIDDEN = -10_000.0
 NO_TAG = -1
 """What stands past the end of a decoded row."""
+MOST_DIFFERENT = 1e-3
+"""Of sums of some 10, on trial."""
 
 
 class LinearChain(nn.Module):
@@ -143,6 +150,23 @@ class _LogPartition(torch.autograd.Function):
 
 def _forwards(scores: Tensor, mask: Tensor, first: Tensor, between: Tensor) -> Tensor:
     """At each word and tag, log Σ exp of all that leads up to it, the word's own score included: [R, W, L]."""
+    kernels = _kernels_for(scores)
+    if kernels is not None:
+        summed: Tensor = kernels.forwards(scores, mask, first, between)
+        return summed
+    return _forwards_by_word(scores, mask, first, between)
+
+
+def _backwards(scores: Tensor, mask: Tensor, between: Tensor, last: Tensor) -> Tensor:
+    """At each word and tag, log Σ exp of all that may come after: [R, W, L]."""
+    kernels = _kernels_for(scores)
+    if kernels is not None:
+        summed: Tensor = kernels.backwards(scores, mask, between, last)
+        return summed
+    return _backwards_by_word(scores, mask, between, last)
+
+
+def _forwards_by_word(scores: Tensor, mask: Tensor, first: Tensor, between: Tensor) -> Tensor:
     so_far = [first + scores[:, 0]]
     for word in range(1, scores.shape[1]):
         new = torch.logsumexp(so_far[-1][:, :, None] + between, dim=1) + scores[:, word]
@@ -150,13 +174,49 @@ def _forwards(scores: Tensor, mask: Tensor, first: Tensor, between: Tensor) -> T
     return torch.stack(so_far, dim=1)
 
 
-def _backwards(scores: Tensor, mask: Tensor, between: Tensor, last: Tensor) -> Tensor:
-    """At each word and tag, log Σ exp of all that may come after: [R, W, L]."""
+def _backwards_by_word(scores: Tensor, mask: Tensor, between: Tensor, last: Tensor) -> Tensor:
     to_come = [last.expand(scores.shape[0], -1)]
     for word in range(scores.shape[1] - 1, 0, -1):
         new = torch.logsumexp(between + (scores[:, word] + to_come[-1])[:, None, :], dim=2)
         to_come.append(torch.where(mask[:, word, None], new, to_come[-1]))
     return torch.stack(to_come[::-1], dim=1)
+
+
+def _kernels_for(scores: Tensor) -> ModuleType | None:
+    """On a GPU in single precision, kernels that go through all words at once, after a trial (`crf_kernels`)."""
+    if not scores.is_cuda or scores.dtype != torch.float32 or torch.compiler.is_compiling():
+        return None
+    return _tried(scores.device, scores.shape[2])
+
+
+@functools.cache
+def _tried(device: torch.device, n_tags: int) -> ModuleType | None:
+    """Kernels that give what the words one by one give; None where they do not, or do not run, which is reported."""
+    kernels = optional("polyseme.parts.crf_kernels")
+    reason = "Triton is not installed, or cannot be loaded"
+    if kernels is not None:
+        if n_tags > kernels.MOST_TAGS:
+            return None
+        generator = torch.Generator(device).manual_seed(0)
+        shapes = ((3, 5, n_tags), (n_tags,), (n_tags, n_tags), (n_tags,))
+        scores, first, between, last = (torch.randn(each, generator=generator, device=device) for each in shapes)
+        mask = torch.arange(5, device=device) < torch.tensor([5, 3, 1], device=device)[:, None]
+        try:
+            ours = kernels.forwards(scores, mask, first, between), kernels.backwards(scores, mask, between, last)
+            theirs = _forwards_by_word(scores, mask, first, between), _backwards_by_word(scores, mask, between, last)
+            worst = max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
+        except kernels.FAILURES as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        else:
+            if worst <= MOST_DIFFERENT:
+                return kernels
+            reason = f"on trial, sums differed by {worst:.1e}"
+    warnings.warn(
+        f"The kernels of CRFs do not run on this GPU ({reason}); torch runs instead, word by word.",
+        PolysemeWarning,
+        stacklevel=2,
+    )
+    return None
 
 
 # --- tag schemes ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Kernels for packed rows equal plain torch, in Triton's interpreter and on a GPU; and what is done without them."""
+"""Kernels for packed rows and for CRFs equal plain torch, in Triton's interpreter and on a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-BATTERY = Path(__file__).with_name("packed_kernels_battery.py")
+BATTERY = Path(__file__).with_name("kernels_battery.py")
 has_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 has_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 

@@ -1,6 +1,6 @@
-"""Kernels for packed rows beside plain torch, as a program: on a GPU, or in Triton's interpreter on a CPU.
+"""Kernels for packed rows and for CRFs beside plain torch, as a program: on a GPU, or in Triton's interpreter on a CPU.
 
-TRITON_INTERPRET=1 python tests/parts/packed_kernels_battery.py --device cpu
+TRITON_INTERPRET=1 python tests/parts/kernels_battery.py --device cpu
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
             scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))  # type: ignore[attr-defined]
 
         interpreter._patch_lang_tensor = patched
-    from polyseme.parts import packed_kernels
+    from polyseme.parts import crf, crf_kernels, packed_kernels
 
     generator = torch.Generator().manual_seed(0)
 
@@ -79,6 +79,19 @@ def main() -> None:
             kept, normed = packed_kernels.add_and_norm(x, residual, weight, None, 1e-5, rms=True, summed=False)
             report(f"RMS norm of {width}", normed, F.rms_norm(total, (width,), weight, 1e-5))
             report(f"what is not wanted, {width}", kept + residual, total)
+    dtype = torch.float32
+    for n_tags, n_words in ((13, 9), (40, 2), (5, 1)):
+        mask = torch.arange(n_words) < torch.tensor([n_words, max(1, n_words - 2), 1, 0])[:, None]
+        mask, scores = mask.to(options.device), 3 * drawn(4, n_words, n_tags)
+        first, last, between = drawn(n_tags), drawn(n_tags), drawn(n_tags, n_tags)
+        between[0, 1:] = crf.FORBIDDEN
+        name = f"{n_tags} tags, {n_words} words"
+        found, expected = (each(scores, mask, first, between) for each in (crf_kernels.forwards, crf._forwards_by_word))
+        report(f"forwards, {name}", found, expected)
+        found, expected = (
+            each(scores, mask, between, last) for each in (crf_kernels.backwards, crf._backwards_by_word)
+        )
+        report(f"backwards, {name}", found, expected)
 
 
 if __name__ == "__main__":
