@@ -129,6 +129,21 @@ def test_a_run_is_decided_written_and_not_repeated(claim: tuple[Claim, list[str]
         polyseme.check_claims(ours.name, output=foreign)
 
 
+def test_claims_that_run_together_share_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls: list[str] = []
+    one = of_numbers({"ten": 0.10, "five": 0.05}, calls)
+    other = dataclasses.replace(one, name="five-beats-ten", rule=Rule(conditions=(above("five", "ten", SCORE),)))
+    monkeypatch.setattr(check_claims, "CLAIMS", {each.name: each for each in (one, other)})
+    monkeypatch.setattr(claim_table, "CLAIMS", {each.name: each for each in (one, other)})
+    reports = polyseme.check_claims(f"{other.name},{one.name}", output=tmp_path / "claims")
+    assert [(each.claim.name, each.verdict) for each in reports] == [
+        (other.name, "refuted here"),
+        (one.name, "shown"),
+    ]
+    folders = {each.name for each in (tmp_path / "claims").iterdir()}
+    assert folders == {"runs", *(f"{each.name}.{ending}" for each in (one, other) for ending in ("html", "json"))}
+
+
 def test_results_of_older_versions_and_rules_are_stated(claim: tuple[Claim, list[str]], tmp_path: Path) -> None:
     ours, _ = claim
     [report] = polyseme.check_claims(ours.name, output=tmp_path / "claim.html")
@@ -160,6 +175,9 @@ def test_time_that_is_over_leaves_a_message(claim: tuple[Claim, list[str]], tmp_
         ("cache-helps", {"small": True, "output": "claim.png"}, "NAME.html"),
         ("heads-follow-relations", {}, "is run by experiments/heads.py"),
         ("all", {"budget": "6min"}, "A budget is that of one claim"),
+        ("cache-helps,nnlm-with-kn5", {"budget": "6min"}, "A budget is that of one claim"),
+        ("cache-helps,nnlm-with-kn6", {}, "Did you mean 'nnlm-with-kn5'"),
+        ("cache-helps,mix-beats-top", {"small": True}, "no small size"),
         (None, {"small": True}, "small would change nothing of a list"),
     ],
 )

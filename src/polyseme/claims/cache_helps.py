@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 
+from polyseme.api import load
 from polyseme.claims.claim import Claim
-from polyseme.claims.lab import Figures, Lab
+from polyseme.claims.lab import Figures, Lab, of_row
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.word_models import DATA, NATS, log_probs, scored, surprise, word_models
+from polyseme.claims.word_models import DATA, NATS, reading, scored, surprise, word_models
+from polyseme.scoring.neural_cache import Caches, NeuralCache
 from polyseme.sweeps.sweep_report import RunResult
-from polyseme.verb_options.text_options import ScoringOptions
 
 CACHES = [
-    ScoringOptions(neural_cache=True, cache_share=share, cache_sharpness=sharpness)
+    NeuralCache(size=2000, share=share, sharpness=sharpness)
     for share in (0.1, 0.2, 0.3)
     for sharpness in (0.0, 0.1, 0.3)
 ]
@@ -24,10 +25,10 @@ def run(lab: Lab) -> list[RunResult]:
     runs = word_models(lab, ["LSTM"])
 
     def cached(seed: int) -> Figures:
-        def mean(cache: ScoringOptions) -> float:
-            return float(log_probs(lab, runs, "LSTM", seed, "valid", cache).mean())
-
-        return {NATS: surprise(log_probs(lab, runs, "LSTM", seed, "test", max(CACHES, key=mean)))}
+        model = load(lab.model(of_row(runs, "LSTM", seed)), device=lab.device)
+        valid = reading(lab, model, "valid")
+        best = max(CACHES, key=lambda cache: float(Caches(cache)(0, *valid).mean()))
+        return {NATS: surprise(Caches(best)(0, *reading(lab, model, "test")).double().cpu().numpy())}
 
     rows = [scored(lab, runs, "LSTM", seed) for seed in lab.seeds]
     return [*rows, *(lab.measure(CACHED, seed, functools.partial(cached, seed)) for seed in lab.seeds)]

@@ -125,12 +125,13 @@ def claims_table(reports: Sequence[ClaimReport]) -> Table:
 
 @flat(ClaimsOptions)
 def check_claims(options: ClaimsOptions) -> ResultList[ClaimReport]:
-    """The claims of the literature and what is known of them; or run one, or all.
+    """The claims of the literature and what is known of them; or run one, several, or all.
 
     A run is resumed by the same call. Its rule was written before any result was known, and is stored with the result.
 
         >>> polyseme.check_claims()                                                          # doctest: +SKIP
         >>> polyseme.check_claims("cache-helps", small=True, output="claim.html")            # doctest: +SKIP
+        >>> polyseme.check_claims("cache-helps,nnlm-with-kn5", output="claims")              # doctest: +SKIP
     """
     chosen = _chosen(options)
     if options.name is None or options.show:
@@ -138,12 +139,13 @@ def check_claims(options: ClaimsOptions) -> ResultList[ClaimReport]:
     deadline = math.inf
     if options.stop_after is not None:
         deadline = time.monotonic() + parse_time(options.stop_after, "stop_after")
-    if options.name != ALL:
+    if len(chosen) == 1:
         [claim] = chosen
         output = Path(options.output or f"{claim.name}.html")
         return _listed([_carry_out(claim, options, output, output.with_suffix(".runs"), deadline)])
     folder = Path(options.output or "claims")
-    chosen = [each for each in chosen if _fits(each, options)]
+    if options.name == ALL:
+        chosen = [each for each in chosen if _fits(each, options)]
     for each in chosen:
         _prepare(each, options, folder / f"{each.name}.html")
     folder.mkdir(parents=True, exist_ok=True)
@@ -162,13 +164,14 @@ def _chosen(options: ClaimsOptions) -> list[Claim]:
         if changed:
             raise OptionError(f"{', '.join(sorted(changed))} would change nothing of a list. Name a claim, or: all.")
         return [*CLAIMS.values()]
-    if options.name == ALL:
-        if options.budget is not None:
-            raise OptionError("A budget is that of one claim. Name one, or leave the budget out.")
-        return [*CLAIMS.values()]
-    if options.name not in CLAIMS:
-        raise OptionError(f"There is no claim {options.name!r}. {nearest(options.name, [*CLAIMS, ALL])}")
-    return [CLAIMS[options.name]]
+    named = [each.strip() for each in options.name.split(",")]
+    names = [*CLAIMS] if options.name == ALL else [*dict.fromkeys(named)]
+    for name in names:
+        if name not in CLAIMS:
+            raise OptionError(f"There is no claim {name!r}. {nearest(name, [*CLAIMS, ALL])}")
+    if options.budget is not None and (options.name == ALL or len(names) > 1):
+        raise OptionError("A budget is that of one claim. Name one, or leave the budget out.")
+    return [CLAIMS[name] for name in names]
 
 
 def _fits(claim: Claim, options: ClaimsOptions) -> bool:

@@ -20,8 +20,8 @@ def command(as_json: bool, **settings: Any) -> int:
 
     Each claim has a rule that was written before its run and says what would refute it, and the smallest honest run:
     minutes of a GPU, or with --small of a CPU. The same command resumes a run. The page has the verdict, the table and
-    the figures. all runs every claim that this device can run; claims share what they train. The exit code is 1 where
-    the time was over before the end.
+    the figures. Several claims have commas between them, and all runs every claim that this device can run; claims
+    that run together share what they train. The exit code is 1 where the time was over before the end.
 
     \b
     Examples:
@@ -29,6 +29,7 @@ def command(as_json: bool, **settings: Any) -> int:
       polyseme claims attention-beats-bottleneck --show
       polyseme claims cache-helps --small -o claim.html
       polyseme claims attention-beats-bottleneck --budget 12min -o claim.html
+      polyseme claims cache-helps,transformer-or-lstm -o runs/claims
       polyseme claims all --jobs 8 --stop-after 9min -o runs/claims
     """
     with SweepLine() as line:

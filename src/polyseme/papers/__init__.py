@@ -7,7 +7,7 @@ stand. A figure that was found in a source says which; one from memory has none,
 from __future__ import annotations
 
 from polyseme.papers.figures import Figure, beside, figures_of, mean_over, table_names
-from polyseme.papers.published_table import MARK, PublishedTable, list_tables, read_table
+from polyseme.papers.published_table import MARK, PublishedTable, head_of, list_tables, read_table
 
 __all__ = [
     "MARK",
@@ -15,6 +15,7 @@ __all__ = [
     "PublishedTable",
     "beside",
     "figures_of",
+    "head_of",
     "list_tables",
     "mean_over",
     "read_table",

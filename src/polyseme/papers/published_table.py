@@ -97,8 +97,7 @@ class PublishedTable(ShownAsTable):
                 own = [figure for figure in figures if figure.system == system]
                 cells = [[each for each in own if (each.task, each.metric) == column] for column in columns]
                 rows.append((system, *map(spelled_cell, cells)))
-            heads = tuple(f"{task} {SHORT.get(metric, metric)}".strip() for task, metric in columns)
-            parts.append(Part(split, ("system", *heads), rows))
+            parts.append(Part(split, ("system", *(head_of(*column) for column in columns)), rows))
         return parts
 
     def lines(self) -> list[str]:
@@ -170,16 +169,24 @@ class PublishedTable(ShownAsTable):
         return "\n\n".join([f"# {self.title}", *parts, self.summary(), *self.lines()]) + "\n"
 
 
+def head_of(task: str, metric: str) -> str:
+    """A task and a metric as the head of a column has them."""
+    return f"{task} {SHORT.get(metric, metric)}".strip()
+
+
 def spelled_cell(figures: Sequence[Figure]) -> str:
     """What all sources say in one cell, different values side by side.
 
     >>> of = {"table": "t", "system": "s", "task": "", "metric": "m", "paper": "p", "year": 2019, "venue": "v"}
     >>> spelled_cell([Figure(value=41.8, checked="paper", **of), Figure(value=41.0, checked="", **of)])
     '41.8 / 41.0?'
+    >>> spelled_cell([Figure(value=1995, checked="", **{**of, "metric": "year"})])
+    '1995?'
     """
     spelled: dict[str, bool] = {}
     for figure in figures:
-        text = spelled_number(figure.value) + (f" {figure.unit}" if figure.unit else "")
+        number = str(round(figure.value)) if figure.metric == "year" else spelled_number(figure.value)
+        text = f"{number} {figure.unit}".rstrip()
         spelled[text] = spelled.get(text, False) or bool(figure.checked) or figure.counted
     return " / ".join(text if checked else f"{text}{MARK}" for text, checked in spelled.items())
 

@@ -128,6 +128,7 @@ def _curves(figure: PictureFigure, axis: str, groups: Sequence[str]) -> _Panel:
         round_places = log_ticks(10**low, 10**high) if log else round_ticks(across)
         ticks = [(at(place), label) for place, label in round_places]
     parts = svg_grid(across, up, ticks, x=axis, y=figure.name)
+    decimals = _decimals(figure.points)
     first, last = across.start, across.end
     for number, group in enumerate(groups):
         color, aside = f'stroke="{group_color(number)}"', _ASIDE * (number - (len(groups) - 1) / 2)
@@ -140,7 +141,7 @@ def _curves(figure: PictureFigure, axis: str, groups: Sequence[str]) -> _Panel:
             bar = [(place, point.mean - point.spread), (place, point.mean + point.spread)]
             parts += [svg_path(bar, across, up, color)] if point.spread else []
             parts += [_dot(across(place) + 4, up(value), number, 1.8, faint=True) for value in _seeds(point)]
-            parts.append(_dot(across(place), up(point.mean), number, 3.6, title=_title(point)))
+            parts.append(_dot(across(place), up(point.mean), number, 3.6, title=_title(point, decimals)))
     named = [(f'stroke="{group_color(number)}"', group) for number, group in enumerate(groups) if group]
     return _Panel(HEIGHT, [*parts, *svg_legend(named)])
 
@@ -149,6 +150,7 @@ def _list(figure: PictureFigure) -> _Panel:
     """One line per point, under each other."""
     left = 24 + min(max(7.2 * len(point.label) for point in figure.points), 330)
     bottom = _TOP + _LINE * len(figure.points)
+    decimals = _decimals(figure.points)
     across = Scale(*reach_of(_heights(figure.points)), left, WIDTH - 84)
     parts = [svg_text(8, _TOP - 14, figure.name)]
     for tick, label in round_ticks(across):
@@ -162,8 +164,8 @@ def _list(figure: PictureFigure) -> _Panel:
         if point.spread:
             parts.append(f'<path stroke="{group_color(0)}" d="M{ends[0]:.1f} {height:.1f}H{ends[1]:.1f}"/>')
         parts += [_dot(across(value), height + 5, 0, 1.8, faint=True) for value in _seeds(point)]
-        parts.append(_dot(across(point.mean), height, 0, 3.6, title=_title(point)))
-        parts.append(svg_text(WIDTH - 74, height + 4, _number(point.mean)))
+        parts.append(_dot(across(point.mean), height, 0, 3.6, title=_title(point, decimals)))
+        parts.append(svg_text(WIDTH - 74, height + 4, f"{point.mean:.{decimals}f}"))
     return _Panel(bottom + _BOTTOM, parts)
 
 
@@ -181,13 +183,14 @@ def _seeds(point: PicturePoint) -> list[float]:
     return [value for value in point.values if math.isfinite(value)] if len(point.values) > 1 else []
 
 
-def _number(value: float) -> str:
-    return f"{value:.1f}" if abs(value) >= 20 else f"{value:.3f}"
+def _decimals(points: Sequence[PicturePoint]) -> int:
+    """The decimals that all numbers of a figure have."""
+    return 1 if any(abs(point.mean) >= 20 for point in points) else 3
 
 
-def _title(point: PicturePoint) -> str:
-    spread = f" ± {_number(point.spread)}" if point.spread else ""
-    return f"{point.label}: {_number(point.mean)}{spread}"
+def _title(point: PicturePoint, decimals: int) -> str:
+    spread = f" ± {point.spread:.{decimals}f}" if point.spread else ""
+    return f"{point.label}: {point.mean:.{decimals}f}{spread}"
 
 
 def _dot(at: float, height: float, group: int, radius: float, *, faint: bool = False, title: str = "") -> str:

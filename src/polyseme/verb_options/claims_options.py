@@ -23,11 +23,11 @@ class ClaimsOptions(DeviceOption, ForceOption):
     name: str | None = dataclasses.field(
         kw_only=False,
         default=None,
-        metadata=doc("Claim to run, or all of them: all. None: the list of claims.", "NAME"),
+        metadata=doc("Claim to run, several with commas between them, or all. None: the list of claims.", "NAME"),
     )
     output: AnyPath | None = output_option(
-        "Page of the claim: NAME.html, with NAME.json beside it and the runs in NAME.runs/; of all claims a folder.",
-        default="CLAIM.html; of all claims: claims",
+        "Page of the claim: NAME.html, with NAME.json beside it and the runs in NAME.runs/; of several a folder.",
+        default="CLAIM.html; of several claims: claims",
     )
     show: bool = option(False, "Show the claim, its rule and what is known of it; run nothing.")
     small: bool = option(False, "Run the small size, for minutes on a CPU, which says what it cannot show.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from polyseme.errors import OptionError
-from polyseme.papers import Figure, PublishedTable, figures_of
+from polyseme.papers import Figure, PublishedTable, figures_of, head_of
 from polyseme.plots.family_tree import TreeNode, family_tree
 from polyseme.plots.labeled_points import Axis, LabeledPoint, labeled_points
 from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_picture
@@ -86,7 +86,7 @@ def _rows(table: PublishedTable) -> str:
     """One panel per column, a row per system."""
     columns: dict[str, list[Figure]] = {}
     for figure in table.figures:
-        name = ", ".join(filter(None, (figure.task, figure.metric, figure.split)))
+        name = ", ".join(filter(None, (head_of(figure.task, figure.metric), figure.split)))
         columns.setdefault(name, []).append(figure)
     panels = []
     for name, figures in columns.items():
