@@ -118,19 +118,19 @@ def difference(kernels: PackedKernels, encoder: Transformer) -> float:
     hidden = hidden.masked_fill(row_of[:, None] != row_of, float("-inf"))
     scores = torch.einsum("qhd,khd->hqk", q.float(), k.float()) * width**-0.5
     expected = torch.einsum("hqk,khd->qhd", (scores + hidden).softmax(-1), v.float()).flatten(1)
-    worst = [_apart(attended, expected)]
+    worst = [_relative_error(attended, expected)]
     norm = Norm.of(layer.feed_forward_norm)
     if norm.weight is not None:
         x, residual = drawn(n_pieces, encoder.config.width), drawn(n_pieces, encoder.config.width)
         expected_sum = x + residual
         expected = layer.feed_forward_norm(expected_sum)
         total, normed = kernels.join(x, residual, norm, summed=True)
-        worst += [_apart(total, expected_sum), _apart(normed, expected)]
+        worst += [_relative_error(total, expected_sum), _relative_error(normed, expected)]
     return max(worst)
 
 
-def _apart(one: Tensor, other: Tensor) -> float:
-    difference = (one.float() - other.float()).abs().max() / other.float().abs().max()
+def _relative_error(result: Tensor, expected: Tensor) -> float:
+    difference = (result.float() - expected.float()).abs().max() / expected.float().abs().max()
     return float(difference.nan_to_num(float("inf")))
 
 

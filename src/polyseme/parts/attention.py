@@ -184,8 +184,8 @@ class Attention(nn.Module):
         weight: Tensor = self.project.weight
         bias: Tensor | None = self.project.bias
         if last - first < 3:  # a slice of all would cost a copy of the gradient
-            some = slice(first * self.inner_width, last * self.inner_width)
-            weight, bias = weight[some], None if bias is None else bias[some]
+            rows = slice(first * self.inner_width, last * self.inner_width)
+            weight, bias = weight[rows], None if bias is None else bias[rows]
         projected = linear(x, weight, bias)
         thirds = projected.chunk(last - first, dim=-1)
         return [third.unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2) for third in thirds]

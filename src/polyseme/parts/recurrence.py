@@ -268,7 +268,7 @@ class Reader(nn.Module):
 def _trial(like: Tensor, kernels: ModuleType) -> float:
     """How far the kernels for each step are from the loop in fp32 on a small example, as a share of the largest state.
 
-    What is read and the weights are waves, so that the state of random numbers stays as it is.
+    Inputs and weights are sine waves, so that torch's random state does not change.
     """
 
     def waves(*shape: int, height: float) -> Tensor:
@@ -279,8 +279,8 @@ def _trial(like: Tensor, kernels: ModuleType) -> float:
     for parameter in exact.parameters():
         parameter.copy_(waves(*parameter.shape, height=0.2).to(like.dtype))
     rounded = copy.deepcopy(exact).to(like.dtype)
-    given = [waves(3, 5, 32, height=1.0), waves(3, 16, height=0.1), waves(3, 64, height=0.2)]
-    x, h, c = (each.to(like.dtype) for each in given)
+    inputs = [waves(3, 5, 32, height=1.0), waves(3, 16, height=0.1), waves(3, 64, height=0.2)]
+    x, h, c = (each.to(like.dtype) for each in inputs)
     worst = 0.0
     for stops in (None, torch.tensor([5, 0, 3], device=like.device)):
         expected = exact._step_by_step(x.float(), stops, h.float(), c.float(), exact.recurrent)
