@@ -56,6 +56,17 @@ def test_few_items_are_learned_in_enough_steps(monkeypatch: pytest.MonkeyPatch) 
     assert len(few.seeds[0].curve) == 10, "dev is not scored after every two steps"
 
 
+@pytest.mark.parametrize(("evaluations", "steps"), [(None, [12, 24, 30]), (1, list(range(3, 31, 3)))])
+def test_a_dev_larger_than_train_is_scored_after_as_many_training_items(
+    evaluations: int | None, steps: list[int]
+) -> None:
+    """6 items make 3 steps of an epoch, and 20 are read in 10; the last step is always scored."""
+    data = small_task("classify", n_train=6, n_dev=20)
+    settings = FinetuneSettings(batch_size=2, epochs=10, learning_rate=1e-3, evaluations=evaluations)
+    [seed] = finetune_task(data, tiny_model("bert").bundle, settings).report.seeds
+    assert [point["step"] for point in seed.curve] == steps
+
+
 def test_from_scratch() -> None:
     """The same architecture, other weights for each seed, and all of it learns at once."""
     data = small_task("classify", n_train=24, n_dev=8)

@@ -250,6 +250,7 @@ class _Finetuning:
             self.dev_figures,
             self.settings,
             seed,
+            n_dev=len(self.prepared["dev"].source.lengths),
             teaching=self.teaching,
             bf16=self.bf16,
             min_gap=self.min_gap,

@@ -91,6 +91,7 @@ def learn(
     settings: FinetuneSettings,
     seed: int,
     *,
+    n_dev: int = 0,
     teaching: TaskTeaching | None = None,
     bf16: bool = False,
     min_gap: int = 0,
@@ -100,8 +101,9 @@ def learn(
 ) -> Run[Learned]:
     """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
 
-    A run for `take_turns`, which yields after every step. Of evaluations that are fewer than `min_gap` steps apart,
-    some are left out, but never the last. With `teaching` it learns from a teacher, too.
+    A run for `take_turns`, which yields after every step. Unless the settings say how many evaluations an epoch has,
+    there is one, and those that are fewer than `min_gap` steps apart or come sooner than `n_dev` asks for (see
+    `steps_of_dev`) are left out, but never the last. With `teaching` it learns from a teacher, too.
     """
     batch, epochs = int(settings.batch_size or 32), int(settings.epochs or 3)
     lengths = train.source.lengths
@@ -125,7 +127,9 @@ def learn(
     learned = Learned(seed=seed, best_step=0, dev={}, n_steps=n_steps)
     best: dict[str, Tensor] = {}
     done = _resume(checkpoints, model, optimizer, learned, best)
-    due = {round((number + 1) * an_epoch / settings.evaluations) for number in range(settings.evaluations)}
+    an_epoch_has = settings.evaluations or 1
+    due = {round((number + 1) * an_epoch / an_epoch_has) for number in range(an_epoch_has)}
+    gap = 0 if settings.evaluations else max(min_gap, steps_of_dev(n_dev, len(lengths), an_epoch))
     before = learned.seconds_before = learned.seconds
     started = last_checkpoint = time.perf_counter()
     model.train()
@@ -142,7 +146,7 @@ def learn(
             if on_report is not None and (step + 1) % 10 == 0:
                 on_report(StepReport(seed, step + 1, n_steps))
             since = step + 1 - (learned.curve[-1]["step"] if learned.curve else 0)
-            if place + 1 not in due or (since < min_gap and step + 1 < n_steps):
+            if place + 1 not in due or (since < gap and step + 1 < n_steps):
                 continue
             loss = steps.mean_loss()
             if not math.isfinite(loss):
@@ -172,6 +176,17 @@ def learn(
         learned.dev = score(model)
     learned.seconds = before + time.perf_counter() - started
     return learned
+
+
+def steps_of_dev(n_dev: int, n_train: int, an_epoch: int) -> int:
+    """Where dev has more items than train, the steps in which as many training items are read as dev has; else 0.
+
+    So scoring dev costs less than training however few items an epoch has.
+
+    >>> steps_of_dev(200, 18, 1), steps_of_dev(200, 50, 2), steps_of_dev(200, 200, 7)
+    (12, 8, 0)
+    """
+    return -(-n_dev * an_epoch // n_train) if n_dev > n_train else 0
 
 
 def rates_of(model: TaskModel, settings: FinetuneSettings) -> dict[nn.Parameter, float]:

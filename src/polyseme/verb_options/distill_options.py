@@ -79,7 +79,7 @@ class DistillTaskOptions(TaskDataOptions):
     )
     match_weight: float = option(1.0, "Weight of what --match names.", "WEIGHT")
     epochs: int | None = same(FinetuneTaskOptions, "epochs")
-    evaluations: int = same(FinetuneTaskOptions, "evaluations")
+    evaluations: int | None = same(FinetuneTaskOptions, "evaluations")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -201,7 +201,12 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
         1, "Number of seeds, counted from 0, or the seeds themselves, separated by commas.", "N", parse="seeds"
     )
     stride: int = option(128, "Pieces by which the windows of a long passage overlap.", "N")
-    evaluations: int = option(1, "Evaluations on dev per epoch.", "N")
+    evaluations: int | None = option(
+        None,
+        "Evaluations on dev per epoch.",
+        "N",
+        default="1; where dev has more items than train, after about as many training items as dev has",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
