@@ -1,9 +1,11 @@
 """The encoder on a GPU in bf16, bert-base size, over rows of mixed length, beside `transformers` in the same run.
 
 Random weights and pieces (speed does not depend on them); lengths uniform from 32 to 128 and, if POLYSEME_DATA is set,
-those of UD-EWT. `transformers` runs in input order and sorted by length, not compiled. Padding is not counted.
+those of UD-EWT. `transformers` runs in input order and sorted by length; sorted, also compiled (`torch.compile` with
+dynamic shapes, compiled in the warm-up runs). Padding is not counted.
 
     python benchmarks/embed_gpu.py [--size bert-base] [--rows 4000]
+    python benchmarks/embed_gpu.py --shape 6 384 12 1536            # the shape of MiniLM
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from measure import alternate, machine, table
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.inference import PackedRows, build_inference_encoder
 from polyseme.recipes.published_sizes import size_named
+
+SHAPE = ("n_layers", "width", "n_heads", "inner_width")
 
 
 def lengths_of(kind: str, count: int) -> list[int]:
@@ -68,6 +72,7 @@ def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="bert-base")
+    parser.add_argument("--shape", type=int, nargs=4, metavar="N", help="other layers, width, heads and inner width")
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--batch-pieces", type=int, default=65536)
     parser.add_argument("--rounds", type=int, default=7)
@@ -79,7 +84,10 @@ def main() -> None:
     from transformers import BertConfig, BertModel
 
     config = size_named(settings.size).config
+    if settings.shape:
+        config = config.replace(**dict(zip(SHAPE, settings.shape, strict=True)))
     inference = build_inference_encoder(build_encoder(config).to("cuda", torch.bfloat16).eval())
+    inference.prepare()
     theirs = BertModel(
         BertConfig(
             vocab_size=config.n_pieces,
@@ -90,6 +98,7 @@ def main() -> None:
         )
     )
     theirs = theirs.to("cuda", torch.bfloat16).eval()
+    compiled = torch.compile(theirs, dynamic=True)
     square = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     product = alternate({"product": synced(lambda: square @ square)}, 10, warm_ups=3)["product"]
     peak = 2 * 8192**3 / product
@@ -110,10 +119,11 @@ def main() -> None:
                 "transformers, sorted by length, batches of 256": synced(
                     lambda b=by_length: [theirs(*each) for each in b]
                 ),
+                "transformers, sorted by length, compiled": synced(lambda b=by_length: [compiled(*each) for each in b]),
                 "polyseme": synced(lambda b=ours: [inference(each, [-1]) for each in b]),
             },
             settings.rounds,
-            warm_ups=2,
+            warm_ups=3,
         )
         n_pieces = sum(lengths)
         for name, taken in seconds.items():

@@ -2,9 +2,9 @@
 
 First equality: `tests/generating/kernel_battery.py` for kinds of decoders in fp32 and bf16, in processes side by side,
 and meanwhile a GPT-2-small size with random weights. Then speed, alone on the GPU: that size, greedy, prompts of 16
-pieces, texts of 64, with the recorded step as it is (`prepare()`) and with the choice of a piece and the kernels in it
-(`prepare(kernels=True)`), each kernel started early and one after another; medians of alternating runs; the time of a
-step alone, and a table of the kernels in it.
+pieces, texts of 64, with the recorded step alone (`prepare(kernels=False)`) and with the choice of a piece and the
+kernels in it (`prepare()`), each kernel started early, for few rows, and one after another; medians of alternating
+runs; the time of a step alone, and a table of the kernels in it.
 
 Each line is printed as soon as it is known. A part that fails is printed with its traceback, and the next one follows.
 Everything is written as JSON to `--out`, or to $OUT/generate_kernels.json where that variable is set. It takes at most
@@ -83,7 +83,7 @@ def model_of(bundle: Bundle, route: str) -> LanguageModel:
     early = ROUTES[route]
     model.prepare(kernels=early is not None)
     if early is False and (kernels := steps_of(model)._kernels) is not None:
-        kernels.launch.start_early(False)
+        kernels.may_start_early = False
     return model
 
 

@@ -75,10 +75,14 @@ def batches(order: Ints, lengths: Ints, budget: int) -> Iterator[Ints]:
         start = end
 
 
-def padded(rows: Sequence[Sequence[int] | Ints], device: torch.device, multiple: int = 1) -> Batch:
-    """Rows side by side, padded on the right to the longest, or to a multiple of so many pieces."""
+def padded(
+    rows: Sequence[Sequence[int] | Ints], device: torch.device, multiple: int = 1, *, window: int | None = None
+) -> Batch:
+    """Rows side by side, padded on the right to the longest, or to a multiple of so many pieces within the window."""
     lengths = [len(row) for row in rows]
     longest = -(-max(lengths) // multiple) * multiple
+    if window is not None and longest > window:
+        longest = max(window, *lengths)
     pieces = torch.zeros(len(rows), longest, dtype=torch.long)
     for number, row in enumerate(rows):
         pieces[number, : len(row)] = torch.as_tensor(row)

@@ -131,7 +131,7 @@ def difference(kernels: PackedKernels, encoder: Transformer) -> float:
 
 def _relative_error(result: Tensor, expected: Tensor) -> float:
     difference = (result.float() - expected.float()).abs().max() / expected.float().abs().max()
-    return float(difference.nan_to_num(float("inf")))
+    return float(difference.detach().nan_to_num(float("inf")))
 
 
 @functools.cache

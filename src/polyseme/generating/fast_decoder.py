@@ -11,8 +11,8 @@ laid out at once, so that results do not depend on how much work there is.
 
 On a GPU the time goes into starting kernels instead. There the step is captured once as a graph for each number of rows
 and slots, over buffers of its own, and replayed. What runs is the same function, with all slots read and the empty ones
-hidden, so that no shape depends on data. On request, the choice of the likeliest piece is captured with
-the step, and steps of few rows run by `KernelSteps`, which computes the same in fewer and larger kernels.
+hidden, so that no shape depends on data. For much work, the choice of the likeliest piece is captured with the step,
+and steps of few rows run by `KernelSteps`, which computes the same in fewer and larger kernels.
 
 Shapes: R rows, S slots, D width, H heads, d head width, V pieces in the vocabulary.
 """
@@ -167,14 +167,15 @@ class FastSteps:
         self._kernels: KernelSteps | None = None
 
     @torch.no_grad()
-    def prepare(self, *, kernels: bool = False) -> None:
+    def prepare(self, *, kernels: bool | None = None) -> None:
         """Prepare for much work: lay weights out, each layout once, when it is first needed.
 
-        With `kernels`, the likeliest piece is chosen within the step (`chosen`), and on a GPU steps of few rows run by
-        `KernelSteps`. That is off by default: it was compared with the plain path in Triton's interpreter, and compiled
-        for compute capability 9.0, but never run on a GPU. A trial against the plain step comes first.
+        With `kernels` (None: on a GPU), the likeliest piece is chosen within the step (`chosen`), and on a GPU steps of
+        few rows run by `KernelSteps`, after a trial against the plain step.
         """
         self._is_prepared = True
+        if kernels is None:
+            kernels = next(self.encoder.embeddings.parameters()).device.type == "cuda"
         if kernels and not self.ahead:
             self.ahead = True
             if self.precision == "own":

@@ -173,7 +173,9 @@ class KernelSteps:
         """How many distances → the bias of each, [H, distances]."""
         self.plain = plain
         """The step that each kind of kernel is compared with before it serves."""
-        self._passed: dict[int, bool] = {}
+        self._starts: dict[int, bool | None] = {}
+        """By kind of rows: whether kernels start early; None where they failed their trial."""
+        self.may_start_early = early
         self.launch = Launcher(kernels, early=early)
         self.layers = [self._products(cast(TransformerLayer, layer)) for layer in encoder.layers]
         self.final = Norm.of(encoder.norm)
@@ -215,28 +217,32 @@ class KernelSteps:
         """
         if n_rows > MOST_ROWS:
             return False
-        kind = kind_of_rows(n_rows)
-        if kind not in self._passed:
-            self._passed[kind] = self._passes(kind if kind <= FEW else kind // 2 + 1)
-        return self._passed[kind]
-
-    def _passes(self, n_rows: int) -> bool:
         if self.plain is None:
             return True
+        kind = kind_of_rows(n_rows)
+        if kind not in self._starts:
+            self._starts[kind] = self._trial(self.plain, kind if kind <= FEW else kind // 2 + 1)
+        early = self._starts[kind]
+        if early is not None:
+            self.launch.start_early(early)
+        return early is not None
+
+    def _trial(self, plain: Scores, n_rows: int) -> bool | None:
+        """Whether kernels start early for so many rows; None where they fail. Beyond `FEW` rows it would be slower."""
         like = next(self.encoder.embeddings.parameters())
-        for early in (True, False) if self.launch.early else (False,):
+        for early in (True, False) if self.may_start_early and n_rows <= FEW else (False,):
             self.launch.start_early(early)
             try:
                 with torch.cuda.device(like.device):
-                    worst = difference(self, self.plain, n_rows)
+                    worst = difference(self, plain, n_rows)
             except self.launch.kernels.FAILURES as error:
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             else:
                 if worst <= MOST_DIFFERENT[like.dtype]:
-                    return True
+                    return early
                 reason = f"on trial, scores differed by {worst:.1e} of the largest"
         _report(reason)
-        return False
+        return None
 
     def chooses(self, n_rows: int) -> bool:
         """Whether the likeliest piece is found in the kernels, too."""

@@ -192,8 +192,8 @@ class LanguageModel:
         """All pieces that end a text."""
         return self.other_ends if self.end is None else (self.end, *self.other_ends)
 
-    def prepare(self, *, kernels: bool = False) -> None:
-        """Prepare for much work, where that means anything; with `kernels`, as `FastSteps.prepare` says."""
+    def prepare(self, *, kernels: bool | None = None) -> None:
+        """Prepare for much work, where that means anything (`FastSteps.prepare`)."""
         if isinstance(self.next_piece, StepByStep):
             self.next_piece.prepare(kernels=kernels)
 
@@ -210,7 +210,8 @@ class LanguageModel:
         if self.source is None:
             raise ModelError("The model reads no source.")
         multiple = ROUND_SOURCE if self.device.type == "cuda" else 1
-        states: States = self.source(padded(rows, self.device, multiple), layers=[-1])
+        batch = padded(rows, self.device, multiple, window=self.source.config.window)
+        states: States = self.source(batch, layers=[-1])
         return states
 
 

@@ -46,8 +46,8 @@ class StepByStep:
         self.output = output
         self.steps = FastSteps(encoder, output, precision) if fast and steps_fast(encoder) else None
 
-    def prepare(self, *, kernels: bool = False) -> None:
-        """Prepare for much work; with `kernels`, as `FastSteps.prepare` says."""
+    def prepare(self, *, kernels: bool | None = None) -> None:
+        """Prepare for much work (`FastSteps.prepare`)."""
         if self.steps is not None:
             self.steps.prepare(kernels=kernels)
 
