@@ -139,7 +139,7 @@ def default_in_words(verb: str) -> str:
     """What a verb does where no model is named, for the documentation of its option."""
     if verb not in DEFAULTS:
         return "none: no packaged model can do this"
-    return f"{DEFAULTS[verb]}, of {PACKAGED[DEFAULTS[verb]].source}"
+    return f"{DEFAULTS[verb]}, from {PACKAGED[DEFAULTS[verb]].source}"
 
 
 def where_output(output: str) -> str:

@@ -265,7 +265,7 @@ def find_heads(
         bundle: a model whose encoder has attention.
         treebank: the sentences.
         model: what it is called.
-        relations: those to look for; a relation stands for its subtypes, too. Empty: all that are frequent enough.
+        relations: those to look for; a relation stands for its subtypes, too. Empty: all frequent ones.
         min_count: words that a relation must have in each part, where none is named.
         importance: of each head (layer, number), where it is known.
         progress: called with the sentences done, and all.

@@ -15,9 +15,9 @@ from polyseme.verb_options.attention_options import AttentionOptions
 def command(text: str, as_json: bool, **settings: Any) -> None:
     """Show where the words of TEXT look, in every layer and head of a model.
 
-    A page (-o attention.html) shows all heads, and where each word looks. A table (-o attention.tsv) has every weight.
-    The printed lines say where the attention of each layer goes, and its strongest link between words that are not
-    neighbors. Layers are counted from 1, heads from 0.
+    A page (-o attention.html) shows all heads, and where each word looks. A table (-o attention.tsv) has every
+    weight. The printed lines summarize each layer: where its attention goes, and its strongest link between words
+    that are not adjacent. Layers are counted from 1, heads from 0.
 
     \b
     Examples:

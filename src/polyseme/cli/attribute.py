@@ -13,10 +13,12 @@ from polyseme.verb_options.attribute_options import AttributeOptions
 
 @command_of(AttributeOptions, json=True)
 def command(as_json: bool, **settings: Any) -> None:
-    """Show what each word of TEXT... (a text, several, or a pair) adds to the score that a task model gives a label.
+    """Show how much each word of TEXT... (a text, several, or a pair) contributes to the score of a label in a task
+    model.
 
-    Integrated gradients add up to the difference between the score of the text and that of a baseline, in which the
-    pieces of all words are replaced by padding; how exactly is printed. -o writes a page with the text in red and blue.
+    Integrated gradients sum to the difference between the scores of the text and of a baseline, in which the pieces
+    of all words are replaced by padding; the remaining error is printed. -o writes a page with the words in red and
+    blue.
 
     \b
     Examples:

@@ -13,10 +13,11 @@ from polyseme.verb_options.task_options import BenchmarkOptions
 
 @command_of(BenchmarkOptions, json=True)
 def command(suite: str, as_json: bool, **settings: Any) -> None:
-    """Fit a model to each task of SUITE (glue, elmo-six, wic, babylm), and print one table beside published figures.
+    """Fit a model to each task of SUITE (glue, elmo-six, wic, babylm), and print one table with published figures for
+    comparison.
 
-    The table names the split of each figure. Tasks whose data is missing are left out, which is reported. Interrupted
-    work is resumed by the same command; with a folder as the output, finished tasks are not repeated.
+    The table names the split of each figure. Tasks without data are skipped, with a warning. The same command resumes
+    interrupted work; if the output is a folder, finished tasks are not repeated.
 
     \b
     Examples:

@@ -13,10 +13,10 @@ from polyseme.verb_options.cells_options import CellsOptions
 
 @command_of(CellsOptions, json=True)
 def command(as_json: bool, **settings: Any) -> None:
-    """Show what single cells of a recurrent model follow in TEXT: quotes, brackets, conditions, the length of a line.
+    """Show what single cells of a recurrent model track in TEXT: quotes, brackets, conditions, line length.
 
-    With --property, the cells of all layers whose values correlate most with it are listed; -o writes a page with the
-    text in the colors of the best one, or of those that --cell names.
+    --property lists the cells of all layers whose values correlate most with it; -o writes a page with the text
+    colored by the best cell, or by the cells of --cell.
 
     \b
     Examples:

@@ -16,12 +16,12 @@ UNFINISHED = 1
 
 @command_of(ClaimsOptions, json=True)
 def command(as_json: bool, **settings: Any) -> int:
-    """List the claims of the literature with their verdicts; or run one, [NAME], and say what came of it.
+    """List claims of the literature with their verdicts, or test one, [NAME].
 
-    Each claim has a rule that was written before its run and says what would refute it, and the smallest honest run:
-    minutes of a GPU, or with --small of a CPU. The same command resumes a run. The page has the verdict, the table and
-    the figures. Several claims have commas between them, and all runs every claim that this device can run; claims
-    that run together share what they train. The exit code is 1 where the time was over before the end.
+    Each claim has a rule, written before its run, that decides whether the claim holds, and the smallest run that can
+    decide it: minutes on a GPU, or with --small on a CPU. The page has the verdict, the table and the figures.
+    Several names are separated by commas; all tests every claim that this device can run. Claims that run together
+    share trained models. The same command resumes a run. The exit code is 1 if the time ran out.
 
     \b
     Examples:

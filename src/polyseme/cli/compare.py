@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command_of(CompareOptions, json=True)
 def command(word: str | None, as_json: bool, **settings: Any) -> None:
-    """Compare how [WORD], whatever its case, is used in two corpora; without it, all words that are frequent in both.
+    """Compare how [WORD] (in any case) is used in two corpora; without it, all words that are frequent in both.
 
     \b
     Examples:

@@ -13,7 +13,7 @@ from polyseme.verb_options.word_options import ConcordanceOptions
 
 @command_of(ConcordanceOptions, json=True)
 def command(query: str, as_json: bool, **settings: Any) -> None:
-    """Show every match of QUERY in its context: a word or several, whatever their case, a lemma, or a pattern.
+    """Show every match of QUERY in its context: one or more words (in any case), a lemma, or a pattern.
 
     \b
     Examples:

@@ -13,15 +13,15 @@ from polyseme.verb_options.model_options import ConvertOptions
 
 @command_of(ConvertOptions)
 def command(output: str, **settings: Any) -> None:
-    """Convert a model to today's layout, or to that of another library.
+    """Convert a model to the current layout, or to that of another library.
 
-    A folder has config.json, model.safetensors and tokenizer.json, as transformers loads them. With
-    --to sentence-transformers it also has modules.json and a pooling, so that SentenceTransformer("OUTPUT") opens it;
-    embed --per text then gives the same vectors. With --dtype int8 its matrices are stored as --dtype int8 computes
-    with them, and polyseme alone opens it. With --to word2vec, OUTPUT is a file with one vector for each word type of
-    --in INPUT, the mean of its uses, as gensim reads it. With --to arpa it is an n-gram model, as KenLM reads it; with
-    --to fastai an AWD-LSTM, with its words in NAME_itos.pkl beside it. With --to onnx it is a graph that computes word
-    vectors from pieces, or a task model's scores, checked by onnxruntime, with NAME.tokenizer.json beside it.
+    By default OUTPUT is a folder with config.json, model.safetensors and tokenizer.json, which transformers can load.
+    With --to sentence-transformers it also has modules.json and a pooling, so that SentenceTransformer("OUTPUT")
+    loads it and gives the vectors of embed --per text. With --dtype int8 matrices are stored in int8, and only
+    polyseme can load them. With --to word2vec, OUTPUT is a file for gensim with one vector per word type of --in
+    INPUT, the mean of its uses; with --to arpa an n-gram model for KenLM; with --to fastai an AWD-LSTM, with its
+    vocabulary in NAME_itos.pkl; with --to onnx a graph that computes word vectors or a task model's scores, checked
+    by onnxruntime, with NAME.tokenizer.json.
 
     \b
     Examples:

@@ -14,12 +14,12 @@ from polyseme.verb_options.pretraining_options import CorpusOptions
 
 @command_of(CorpusOptions)
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
-    """Build a corpus from [TEXTS]...: pieces, ready for pretraining, with their tokenizer.
+    """Build a tokenized corpus for pretraining from [TEXTS]..., with its tokenizer.
 
-    TEXTS are files, folders or patterns of plain text, JSON Lines, CSV or Parquet, compressed (.gz, .xz, .zst, .bz2) or
-    not. In plain text a blank line ends a document. NAME=WEIGHT:PATH makes a source of its own, whose rows occur WEIGHT
-    times per epoch. Texts in pairs, for translation, are named by --source and --target instead. An interrupted build
-    is resumed by the same command.
+    TEXTS are files, folders or patterns of plain text, JSON Lines, CSV or Parquet, compressed (.gz, .xz, .zst, .bz2)
+    or not. In plain text a blank line ends a document. NAME=WEIGHT:PATH is a weighted source, whose rows occur WEIGHT
+    times per epoch. For translation, --source and --target name parallel texts instead. The same command resumes an
+    interrupted build.
 
     \b
     Examples:

@@ -14,13 +14,13 @@ from polyseme.verb_options.distill_options import DistillOptions
 
 @command_of(DistillOptions)
 def command(sources: tuple[str, ...], **settings: Any) -> None:
-    """Train a small student to do what a larger teacher does (-m), on [TEXTS]... or on the data of a task.
+    """Train a small student to imitate a larger teacher (-m), on [TEXTS]... or on the data of a task.
 
-    The student begins with some layers of the teacher (--layers), or is another model (--student, --recipe) with the
-    same tokenizer. A language model is distilled on raw text, as DistilBERT was: the student learns the teacher's
-    distributions at masked pieces (or of next pieces), the pieces themselves, and the direction of the last states. A
-    model that finetune has written is distilled on its task: the student learns the teacher's scores and the labels;
-    [TEXTS]... are then texts without labels. Interrupted work is resumed by the same command.
+    The student is initialized with some layers of the teacher (--layers), or is another model (--student, --recipe)
+    with the same tokenizer. A language model is distilled on raw text, as DistilBERT was: the student learns the
+    teacher's distributions at masked pieces (or of next pieces), the pieces themselves, and the direction of the last
+    states. A task model written by finetune is distilled on its task: the student learns the teacher's scores and the
+    labels; [TEXTS]... are then unlabeled texts. The same command resumes interrupted work.
 
     \b
     Examples:

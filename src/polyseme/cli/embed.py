@@ -14,9 +14,9 @@ from polyseme.verb_options.word_options import EmbedOptions
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     """Embed every word of INPUT...: files, folders or patterns, or - for standard input.
 
-    Plain text has one text per line; .jsonl, .csv, .tsv and .parquet have one per record, in a field; .conll and
-    .conllu have their own words; .gz, .xz, .bz2 and .zst are decompressed. Every word gets exactly one vector, whatever
-    the length of its text.
+    A plain-text file has one text per line; .jsonl, .csv, .tsv and .parquet have one text per record, in a field;
+    .conll and .conllu are already tokenized; .gz, .xz, .bz2 and .zst are decompressed. Every word gets exactly one
+    vector, however long its text is.
 
     Interrupted work is resumed by the same command (except from standard input, which cannot be read twice). In Python,
     polyseme.read_vectors reads OUTPUT; so do pyarrow, pandas and polars (.parquet), numpy (.npz), safetensors and h5py.

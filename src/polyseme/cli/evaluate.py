@@ -19,19 +19,20 @@ DEEPEST = 2
 
 @command_of(EvaluateOptions, json=True)
 def command(name: str, as_json: bool, **settings: Any) -> None:
-    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, wikitext2, agreement, wsc, gap, cloze; or pairs.
+    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, wikitext2, agreement, wsc, gap, cloze, or your
+    own minimal pairs.
 
-    With a model that `polyseme finetune` has written, FILE has labels as in training, or NAME is a benchmark.
+    With a task model written by `polyseme finetune`, FILE has labels as in training, or NAME is a benchmark.
 
-    wsc and gap put each mention in the place of the pronoun, and compare the two readings: whole (full), and behind the
-    mention (partial).
+    wsc and gap replace the pronoun with each mention, and compare the two readings: over the whole text (full), and
+    after the mention (partial).
 
     cloze fills one [MASK] per line of JSON lines (LAMA's layout: masked_sentences and obj_label, or text and answer).
 
     bleu needs no model: it compares texts with their references, line by line.
 
-    FILE is a table (.csv, .tsv, .jsonl, .parquet) with the columns good and bad, and group where pairs are of several
-    kinds. The good side must have the higher score; a tie is wrong.
+    FILE with minimal pairs is a table (.csv, .tsv, .jsonl, .parquet) with the columns good and bad, and optionally
+    group. The good side must have the higher score; a tie is wrong.
 
     \b
     Examples:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @command_of(FillOptions, json=True)
 def command(text: str, as_json: bool, **settings: Any) -> None:
-    """Predict what is at each [MASK] of TEXT, with probabilities: the piece, each mask by itself.
+    """Predict the piece at each [MASK] in TEXT, with probabilities.
 
-    With --whole-words, words of one or more pieces are compared as wholes, and several masks are filled together. With
-    --targets, only the given answers are compared, whatever the number of their pieces.
+    With --whole-words, candidates are words of one or more pieces, and several masks are filled jointly. With
+    --targets, only the given answers are compared, however many pieces they have.
 
-    A masked model predicts from both sides. One that writes texts (GPT-2, BART, T5) fills in spans, or whole words;
-    `polyseme show` lists what a model can do.
+    Masked models fill single pieces, whole words or targets. Generative models (GPT-2, BART, T5) fill in spans or
+    whole words. `polyseme show` lists what a model can do.
 
     \b
     Examples:

@@ -13,10 +13,10 @@ from polyseme.verb_options.task_options import FinetuneTaskOptions
 
 @command_of(FinetuneTaskOptions, json=True)
 def command(task: str, as_json: bool, **settings: Any) -> None:
-    """Fit a model to TASK: a benchmark by name, or classify, pair, tag, span, choose, edge with files of your own.
+    """Fit a model to TASK: the name of a benchmark, or classify, pair, tag, span, choose or edge for your own files.
 
-    The whole encoder is fine-tuned, or with --frozen its vectors are computed once and only a head learns. Dev chooses
-    the best step and the best seed; test is scored once. Interrupted work is resumed by the same command.
+    The whole encoder is fine-tuned; with --frozen its vectors are computed once and only a head is trained. The best
+    step and seed are selected on dev; test is scored once. The same command resumes interrupted work.
 
     \b
     Examples:

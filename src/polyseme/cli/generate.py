@@ -15,11 +15,11 @@ from polyseme.verb_options.text_options import GenerateOptions
 
 @command_of(GenerateOptions, json=True)
 def command(prompts: tuple[str, ...], as_json: bool, **settings: Any) -> None:
-    """Continue each PROMPT..., or those of a file; a model with a decoder reads them as sources.
+    """Continue each PROMPT..., or the prompts of a file. A sequence-to-sequence model reads them as sources.
 
-    Pieces are sampled, unless --greedy, --beam or a temperature of 0 is set, or the model reads sources. Samples depend
-    on --seed and on the number of the prompt alone, so that the same command writes the same text. Interrupted work on
-    a file is resumed by the same command.
+    Pieces are sampled, unless --greedy, --beam or temperature 0 is set, or the model is sequence-to-sequence. Samples
+    depend only on --seed and the number of the prompt, so the same command writes the same text. The same command
+    resumes interrupted work on a file.
 
     \b
     Examples:

@@ -13,10 +13,10 @@ from polyseme.verb_options.geometry_options import GeometryOptions
 
 @command_of(GeometryOptions, json=True)
 def command(as_json: bool, **settings: Any) -> None:
-    """Measure how alike the vectors of words are, layer by layer: of all words, of one word's uses, of one text.
+    """Measure how similar word vectors are, layer by layer: of all words, of the uses of one word, of one text.
 
-    Anisotropy, self-similarity, intra-sentence similarity and explained variance (Ethayarajh 2019), with and without
-    the mean and the first components; CKA between layers, and with another model's.
+    Reports anisotropy, self-similarity, intra-sentence similarity and explained variance (Ethayarajh 2019), with and
+    without the mean and the first principal components, and CKA between layers and with another model.
 
     \b
     Examples:

@@ -15,8 +15,9 @@ from polyseme.verb_options.heads_options import HeadsOptions
 def command(treebank: str, as_json: bool, **settings: Any) -> None:
     """Show which attention head follows which dependency relation of TREEBANK, a named one or a CoNLL-U file.
 
-    Of each relation the best head is chosen on some sentences, read on others, and compared with the best fixed offset.
-    The page also shows positional heads, those that attend to special pieces, and the entropy of each.
+    For each relation the best head is selected on some sentences, evaluated on others, and compared with the best
+    fixed offset. The page also shows positional heads, heads that attend to special pieces, and the entropy of each
+    head.
 
     \b
     Examples:

@@ -13,10 +13,10 @@ from polyseme.verb_options.text_options import InterpolateOptions
 
 @command_of(InterpolateOptions, json=True)
 def command(as_json: bool, **settings: Any) -> None:
-    """Mix models that predict the same words or pieces, with the weights under which held-out text is likeliest.
+    """Mix models over the same tokenizer, with weights that maximize the likelihood of held-out text.
 
-    All models must have one tokenizer: train one of them with `polyseme pretrain --tokenizer OTHER`. The mixture, with
-    its models in it, is a folder for score, evaluate and generate.
+    The models must share a tokenizer: train one of them with `polyseme pretrain --tokenizer OTHER`. The mixture is a
+    model folder for score, evaluate and generate.
 
     \b
     Examples:

@@ -13,11 +13,11 @@ from polyseme.verb_options.lens_options import LensOptions
 
 @command_of(LensOptions, json=True)
 def command(text: str, as_json: bool, **settings: Any) -> None:
-    """Show what each layer of a language model would predict of TEXT, through the model's own output.
+    """Show what each layer of a language model would predict for TEXT, through the model's own output (logit lens).
 
-    A masked model predicts at each [MASK], a causal one behind every piece, and a decoder (BART, T5) what it writes for
-    one [MASK]. The top layer is what fill and score return; the answer is what it predicts. -o writes a page with a
-    picture of layers and places.
+    A masked model predicts at each [MASK], a causal model after every piece, and a sequence-to-sequence model (BART,
+    T5) the text for one [MASK]. The prediction of the top layer, which equals that of fill and score, is the answer.
+    -o writes a page with a picture of layers and positions.
 
     \b
     Examples:

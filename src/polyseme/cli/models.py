@@ -11,7 +11,7 @@ from polyseme.options import Options
 
 @command_of(Options, json=True)
 def command(as_json: bool) -> None:
-    """List the packaged models: their names for -m, and the verbs that use them where no model is named.
+    """List the packaged models: their names for -m, and the verbs that use them by default.
 
     \b
     Examples:

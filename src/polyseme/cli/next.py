@@ -13,11 +13,11 @@ from polyseme.verb_options.text_options import NextOptions
 
 @command_of(NextOptions)
 def command(first: str, second: str, **settings: Any) -> None:
-    """Predict how likely SECOND follows FIRST: a probability, by the model's next-sentence output.
+    """Predict the probability that SECOND follows FIRST, with the model's next-sentence output.
 
-    The model needs such an output; `polyseme show` lists the outputs of a model, and `polyseme pretrain --recipe
-    bert-tiny --objective next=nsp` trains one that has it. A model that was trained on the order of sentences
-    (next=sop, ALBERT) takes the two to be neighbors, and tells how likely they are in this order.
+    The model needs this output: `polyseme show` lists the outputs of a model, and `polyseme pretrain --recipe
+    bert-tiny --objective next=nsp` trains a model with it. A model trained on sentence order (next=sop, ALBERT)
+    assumes that the two are adjacent, and predicts the probability of this order.
 
     \b
     Examples:

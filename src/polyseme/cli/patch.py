@@ -13,11 +13,11 @@ from polyseme.verb_options.patch_options import PatchOptions
 
 @command_of(PatchOptions, json=True)
 def command(clean: str, corrupted: str, as_json: bool, **settings: Any) -> None:
-    """Show which states of CLEAN bring its answer back in a run of CORRUPTED, by layer and word (activation patching).
+    """Show which states of CLEAN restore its answer in a run of CORRUPTED, by layer and word (activation patching).
 
     The two sentences have the same number of words. The answers are in brackets, or named by --answer and --against,
-    or what the model predicts of each. 0 is the difference of their log-probabilities in the corrupted sentence, 1 that
-    in the clean one.
+    or predicted by the model. The scale runs from 0, the difference of their log-probabilities in the corrupted
+    sentence, to 1, the difference in the clean one.
 
     \b
     Examples:

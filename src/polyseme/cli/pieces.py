@@ -15,7 +15,7 @@ from polyseme.verb_options.word_options import PiecesOptions
 
 @command_of(PiecesOptions, json=True)
 def command(text: str, as_json: bool, **settings: Any) -> None:
-    """Show TEXT in a model's pieces, specials included, and where in TEXT each is; -o writes the states.
+    """Show how a model tokenizes TEXT: its pieces, special pieces included, with their offsets; -o writes the states.
 
     \b
     Examples:

@@ -13,10 +13,10 @@ from polyseme.verb_options.task_options import PredictOptions
 
 @command_of(PredictOptions)
 def command(sources: tuple[str, ...], **settings: Any) -> None:
-    """Predict every text of INPUT... (as for embed) with a model that finetune has fitted to a task.
+    """Predict every text of INPUT... (as for embed) with a task model written by finetune.
 
-    Predictions come in the order of the texts, with their probabilities. Interrupted work is resumed by the same
-    command. Fields that are not named are those of training; a model that answers questions also reads SQuAD's JSON.
+    Predictions are in the order of the texts, with their probabilities. Fields default to those used in training; a
+    question-answering model also reads SQuAD's JSON. The same command resumes interrupted work.
 
     \b
     Examples:

@@ -16,11 +16,11 @@ from polyseme.verb_options.pretraining_options import PretrainOptions
 def command(sources: tuple[str, ...], **settings: Any) -> None:
     """Pretrain a model on [TEXTS]...: files, folders or patterns, or a folder that `polyseme corpus` built.
 
-    One command does it all: a tokenizer is trained, the text becomes a corpus (both in the run's folder), the model is
-    trained, with checkpoints, and saved as a folder that -m takes and other libraries load. An interrupted run is
-    resumed by the same command, or by --resume. Batch, length, learning rate, schedule and dropout are fitted to the
-    budget, the device and the text, and printed; every option here, or --as-published, replaces that.
-    On several GPUs or machines: torchrun … -m polyseme pretrain ….
+    One command trains a tokenizer, builds a corpus (both in the run's folder), trains the model with checkpoints, and
+    saves it as a folder that -m and other libraries load. The same command, or --resume, resumes an interrupted run.
+    Batch size, sequence length, learning rate, schedule and dropout are fitted to the budget, the device and the
+    text, and printed; options, or --as-published, override them. For several GPUs or machines: torchrun … -m polyseme
+    pretrain ….
 
     \b
     Examples:

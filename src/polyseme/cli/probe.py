@@ -13,12 +13,12 @@ from polyseme.verb_options.probe_options import ProbeOptions
 
 @command_of(ProbeOptions, json=True)
 def command(as_json: bool, **settings: Any) -> None:
-    """Find out what each layer of a model knows: of words, of spans, of pairs of spans.
+    """Find out what each layer of a model knows about words, spans, or pairs of spans.
 
-    NAME is a benchmark, or a kind of data of your own: tag, edges, edge, edge-pair.
+    NAME is a benchmark, or the kind of your own data: tag, edges, edge, edge-pair.
 
-    A classifier (a probe) is trained on the frozen vectors of every layer, and compared with what could be guessed
-    without the model: from the words alone, by a random label for each word, with random weights.
+    A classifier (a probe) is trained on the frozen vectors of every layer, and compared with baselines: from the
+    words alone, with random labels per word, and with random weights.
 
     \b
     Examples:

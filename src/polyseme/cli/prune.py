@@ -15,8 +15,8 @@ from polyseme.verb_options.pruning_options import PruneOptions
 def command(as_json: bool, **settings: Any) -> None:
     """Remove the attention heads of a Transformer that matter least on held-out data.
 
-    The heads are gone from the files: the model is smaller and faster, and predict, embed, finetune and the other verbs
-    use it as any other. A curve shows the score against the share of heads removed.
+    The weights of the heads are removed from the files, so the model is smaller and faster; all verbs can use it. A
+    curve shows the score against the share of heads removed.
 
     \b
     Examples:

@@ -14,10 +14,11 @@ from polyseme.verb_options.published_options import PublishedOptions
 
 @command_of(PublishedOptions, json=True)
 def command(as_json: bool, **settings: Any) -> None:
-    """List the papers' tables, or show one, [TABLE]: each figure with its source, a mark (?) where none was found.
+    """List the published tables of the papers, or show one, [TABLE]: each figure with its source, or a mark (?) if
+    none was found.
 
-    Where two sources disagree, both figures stand. Tables of costs and sizes have our own counts beside the published
-    ones, and say why they differ.
+    If two sources disagree, both figures are shown. Tables of costs and sizes also show our own counts, and explain
+    differences.
 
     \b
     Examples:

@@ -20,14 +20,14 @@ HEADER = ("recipe", "system", "objective", "layers", "parameters", "rows", "rate
 
 @command_of(RecipesOptions, json=True)
 def command(as_json: bool, **settings: Any) -> None:
-    """List the recipes: what `polyseme pretrain --recipe NAME` trains; or show one, [NAME].
+    """List the recipes of `polyseme pretrain --recipe NAME`, or show one, [NAME].
 
-    Rows (of so many pieces), learning rate and steps are those of the published training, which --as-published takes.
-    Otherwise training is fitted to the budget, the device and the text, where the last column says so. Sizes that
-    nobody published have no number of steps. Parameters include the outputs that are trained, with the recipe's
+    Rows (with their length in pieces), learning rate and steps are those of the published training, used with
+    --as-published. Otherwise training is fitted to the budget, the device and the text, as the last column shows.
+    Sizes that were never published have no number of steps. Parameters include the trained outputs, with the recipe's
     vocabulary.
 
-    Of one recipe, the published settings are printed beside those that the rules give for a budget on this device.
+    For one recipe, the published settings are printed beside the settings fitted to a budget on this device.
 
     \b
     Examples:

@@ -14,10 +14,11 @@ from polyseme.verb_options.text_options import ScoreOptions
 
 @command_of(ScoreOptions, json=True)
 def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
-    """Score every text of INPUT...: how likely each word is, given the others that the model sees.
+    """Score every text of INPUT...: the probability of each word given its context.
 
-    A causal model predicts from left to right, a masked one from both sides, one with a decoder given a source. Scores
-    are natural log-probabilities, and surprisals in bits; perplexities per word, piece and byte are reported as well.
+    A causal model predicts from left to right, a masked model from both sides, and a sequence-to-sequence model given
+    a source. Scores are natural log-probabilities, and surprisals in bits; perplexities per word, piece and byte are
+    also reported.
 
     \b
     Examples:

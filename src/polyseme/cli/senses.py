@@ -13,7 +13,7 @@ from polyseme.verb_options.word_options import SensesOptions
 
 @command_of(SensesOptions, json=True)
 def command(word: str, as_json: bool, **settings: Any) -> None:
-    """Group the uses of WORD, whatever its case, by sense: how many there are and why, with examples of each.
+    """Group the uses of WORD (in any case) by sense: the number of senses, the evidence for it, and examples of each.
 
     \b
     Examples:

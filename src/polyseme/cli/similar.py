@@ -13,9 +13,9 @@ from polyseme.verb_options.word_options import SimilarOptions
 
 @command_of(SimilarOptions, json=True)
 def command(text: str, as_json: bool, **settings: Any) -> None:
-    """Find the nearest uses of the word that brackets mark in TEXT: of the same word, and of others.
+    """Find the nearest uses of the word in [brackets] in TEXT: of the same word, and of others.
 
-    A bracket that belongs to TEXT is written \\[ or \\]; [MASK] is not taken for a marked word.
+    A literal bracket is written \\[ or \\]; [MASK] is not a marked word.
 
     \b
     Examples:

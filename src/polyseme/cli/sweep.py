@@ -92,13 +92,12 @@ def _following(line: str) -> tuple[str, dict[str, Any]]:
 @click.group(cls=_Swept, invoke_without_command=True, subcommand_metavar="pretrain|finetune …")
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Run pretrain or finetune over a grid of settings and seeds; one table and one picture with error bars.
+    """Run pretrain or finetune over a grid of settings and seeds, and compare the runs in one table and picture.
 
-    Any option of the command can vary (--over), and so can settings of the objective and of the encoder's config; rows
-    of settings that go together have names (--row). What does not vary is given as for the command itself. The corpus
-    is built once. Every run has a folder of its own in NAME.runs/; runs go side by side. The same command resumes a
-    sweep that was stopped; with further values, rows or seeds it adds runs. A run that fails is reported, the others
-    go on, and the exit code is 1.
+    --over varies any option of the command, setting of the objective, or setting of the encoder's config; --row names
+    a set of settings. Everything else is given as for the command itself. The corpus is built once. Every run has its
+    own folder in NAME.runs/, and runs are executed in parallel. The same command resumes a stopped sweep; with more
+    values, rows or seeds it adds runs. If a run fails, it is reported, the others continue, and the exit code is 1.
 
     \b
     Examples:

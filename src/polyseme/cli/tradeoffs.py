@@ -14,11 +14,11 @@ from polyseme.verb_options.task_options import TradeoffsOptions
 
 @command_of(TradeoffsOptions, json=True)
 def command(name: str, as_json: bool, **settings: Any) -> None:
-    """What each form of a task model costs on NAME|FILE: its score with sampling errors, seconds, and bytes.
+    """Compare forms of a task model on NAME|FILE: scores with sampling errors, seconds, and bytes.
 
-    The forms are full, bf16, int8 and onnx, written as `polyseme convert` writes them, and further models (--also),
-    such as pruned and distilled ones. They predict the same items in turn, on a CPU. A form that the model does not
-    have is left out, with a note.
+    The forms are full, bf16, int8 and onnx, as `polyseme convert` writes them, and other models (--also), such as
+    pruned or distilled ones. They predict the same items in turn, on a CPU. Forms that the model cannot have are
+    skipped, with a note.
 
     \b
     Examples:

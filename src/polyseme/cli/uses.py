@@ -14,7 +14,7 @@ from polyseme.verb_options.uses_options import WordUsesOptions
 
 @command_of(WordUsesOptions, json=True)
 def command(word: str, as_json: bool, **settings: Any) -> None:
-    """Compare the uses of WORD: by layer, as a matrix, and beside its neighbors without and with context.
+    """Compare the uses of WORD by layer and as a matrix, and show its neighbors with and without context.
 
     \b
     Examples:

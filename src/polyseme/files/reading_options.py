@@ -24,12 +24,12 @@ Split = Literal["line", "sentence", "paragraph", "document"]
 Quotes = Literal["double", "none"]
 OnError = Literal["stop", "skip"]
 FieldName = str
-"""Of a column; its number is taken for its name."""
+"""The name of a column; a number is converted to a string."""
 
 Value = TypeVar("Value")
 
 Sentences = Callable[[str], Sequence[tuple[int, int]]]
-"""A text → where its sentences start and end. Readers know of none; a caller that splits into sentences brings it."""
+"""A text → where its sentences start and end. Readers have none; a caller that splits into sentences passes it."""
 
 ALL = "all"
 """As `fields`: everything that is neither the text nor its id."""
@@ -40,26 +40,28 @@ class TableOptions(Options):
     """How tables are read."""
 
     format: str | None = option(
-        None, f"Format of the input: {', '.join(READERS)}.", "FORMAT", default="by the file's ending"
+        None, f"Format of the input: {', '.join(READERS)}.", "FORMAT", default="by the file suffix"
     )
     quotes: Quotes = option(
-        "double", "What encloses fields of CSV and TSV: double (double quotes), or none (quotes are text).", "QUOTES"
+        "double",
+        "Quoting in CSV and TSV: double (fields may be in double quotes), or none (a quote is an ordinary character).",
+        "QUOTES",
     )
     delimiter: str | None = option(
-        None, "Character between the fields of CSV and TSV.", "CHARACTER", default="the comma, the tab"
+        None, "Field separator of CSV and TSV: one character.", "CHARACTER", default="a comma for CSV, a tab for TSV"
     )
 
     max_text_bytes: int = option(
         LONGEST,
-        "Bytes of the longest line, or of the longest text that has several lines; a longer one is refused before it "
-        "is in memory.",
+        "Maximum size in bytes of a line, or of a text of several lines; a longer one is refused before it is loaded "
+        "into memory.",
         "BYTES",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_text_bytes < 1:
-            raise OptionError(f"max_text_bytes is a number of bytes, from 1 on. Got {self.max_text_bytes} instead.")
+            raise OptionError(f"max_text_bytes must be at least 1. Got {self.max_text_bytes} instead.")
         check_choice("quotes", self.quotes, get_args(Quotes))
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise OptionError(
@@ -74,30 +76,29 @@ class TextOptions(TableOptions):
 
     field: FieldName | None = option(
         None,
-        "Field, column or key of the input with the text, or with the list of its words.",
+        "Input field (column, key) with the text, or with the list of its words.",
         "NAME",
-        default="the only one there is",
+        default="the only one",
     )
-    id_field: str | None = option(None, "Field of the input with the id of a text.", "NAME", default="its number")
+    id_field: str | None = option(None, "Input field with the ID of each text.", "NAME", default="its number")
     words: Words = option(
-        "syntactic", "Words of CoNLL-U: syntactic (do n't) or surface (don't), the tokens as written.", "WORDS"
+        "syntactic", "Words of CoNLL-U files: syntactic words (do n't), or surface tokens as written (don't).", "WORDS"
     )
     split: Split = option(
         "line",
-        "What one text is in a file of plain text: a line, a sentence (lines are split further), a paragraph, or the "
-        "whole document.",
+        "Unit of text in plain-text files: line, sentence (lines are split into sentences), paragraph, or document "
+        "(the whole file).",
         "UNIT",
     )
     check_text: bool = option(
         True,
-        "Refuse CoNLL-U sentences whose words do not add up to their text (the default).",
+        "Refuse CoNLL-U sentences whose words do not match their text (the default).",
         flags="--check-text/--no-check-text",
     )
     on_error: OnError = option(
         "stop",
-        "What a row that cannot be read does: stop (the work is refused), or skip (each such row is reported with its "
-        "line, and left out).",
-        "HOW",
+        "What to do with a row that cannot be read: stop (with an error), or skip (leave it out, and report its line).",
+        "ACTION",
     )
 
     def __post_init__(self) -> None:
@@ -113,7 +114,7 @@ class ReadingOptions(TextOptions):
     """How texts are read, and which fields are carried over to the output."""
 
     fields: str | Sequence[str] = option(
-        (), "Other fields of the input to copy to the output, separated by commas, or all.", "NAMES", parse="names"
+        (), "Additional input fields to copy to the output, separated by commas, or all.", "NAMES", parse="names"
     )
 
     def __post_init__(self) -> None:

@@ -50,7 +50,7 @@ class TaskEstimatorOptions(TaskModelOptions):
         False,
         "Whether the encoder is trained as well. Otherwise it is frozen: vectors are computed once, and a head learns.",
     )
-    seed: int = option(0, "Seed of everything random.")
+    seed: int = option(0, "Random seed.")
     dev: float = option(
         0.1, "Share of the texts that is set aside and chooses the best epoch; 0: the training texts choose it."
     )

@@ -17,5 +17,5 @@ if TYPE_CHECKING:
 class AnalysisOptions(DeviceOptions, ForceOption):
     """Which model is looked into, and where the findings go. A verb overrides `model` with its own default."""
 
-    output: AnyPath | None = output_option("File of the findings: a page (.html), .json, or a table (.tsv, .csv).")
-    progress: Progress | None = callback("Called with the number of units of work done, and of all.")
+    output: AnyPath | None = output_option("Output file: a page (.html), .json, or a table (.tsv, .csv).")
+    progress: Progress | None = callback("Called with the number of finished units of work, and the total.")

@@ -23,18 +23,19 @@ class AttentionUnits(Options):
 
     target: str | Sequence[str] | None = option(
         None,
-        "For a model with a decoder: the text that it writes while it reads TEXT.",
+        "For sequence-to-sequence models: the target text that the decoder writes for TEXT.",
         "TEXT",
-        default="what the model itself writes, the likeliest piece each time",
+        default="what the model generates greedily",
     )
     pieces: bool = option(
         False,
-        "Show pieces. By default pieces are brought together to words: attention to a word is the sum over its "
-        "pieces, attention from it the mean.",
+        "Show pieces instead of words. For words, attention to a word is summed over its pieces, and attention from "
+        "a word is averaged.",
     )
     rollout: bool = option(
         False,
-        "Also follow attention from layer to layer down to the input (attention rollout, Abnar and Zuidema 2020).",
+        "Also compute attention rollout, which follows attention through the layers to the input (Abnar and Zuidema "
+        "2020).",
     )
 
 
@@ -51,7 +52,7 @@ class ViewAttentionOptions(AttentionUnits):
     """What `view_attention` takes."""
 
     text: str | Sequence[str] | AttentionFindings = dataclasses.field(
-        kw_only=False, metadata=doc("A text, its words, or what `attention` has returned.")
+        kw_only=False, metadata=doc("A text, its words, or the result of `attention`.")
     )
     model: AnyPath | Model | None = model_option("attention")
-    height: int | None = option(None, "Height of the page in pixels.", "PIXELS", default="by what is in it")
+    height: int | None = option(None, "Height of the page in pixels.", "PIXELS", default="by its content")

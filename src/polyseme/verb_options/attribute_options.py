@@ -28,22 +28,22 @@ class AttributeOptions(AnalysisOptions):
         default=(), kw_only=False, metadata=doc("A text, or several; for a model of pairs, the two texts.", "TEXT...")
     )
     model: AnyPath | Model = dataclasses.field(
-        metadata=doc("Model that finetune has fitted to classify, pair or tag.", "MODEL", flags="-m --model")
+        metadata=doc("Task model written by finetune: classify, pair or tag.", "MODEL", flags="-m --model")
     )
     source: Sources | None = option(
         None, f"Texts instead of TEXT. {SOURCES}{IN_MEMORY}", "INPUT", default="none", flags="--in", parse="files"
     )
-    label: str | None = option(None, "Label whose score is attributed.", "LABEL", default="the predicted one")
-    word: str | None = option(None, "For a tagger: the word whose tag is attributed.", "WORD", default="none")
+    label: str | None = option(None, "Label whose score to attribute.", "LABEL", default="the predicted one")
+    word: str | None = option(None, "For taggers: the word whose tag to attribute.", "WORD", default="none")
     method: Method = option(
-        "integrated-gradients", "How scores are attributed: integrated-gradients, or gradient-x-input.", "METHOD"
+        "integrated-gradients", "Attribution method: integrated-gradients or gradient-x-input.", "METHOD"
     )
-    steps: int = option(50, "Points of the integral (Gauss–Legendre).", "N")
+    steps: int = option(50, "Number of points of the integral (Gauss–Legendre).", "N")
     baseline: Baseline | None = option(
         None,
-        "What each piece of a word is compared with: the vector of the padding piece (pad), of the mask, or zero.",
+        "Baseline vector of every piece: that of the padding piece (pad), of the mask piece (mask), or zero.",
         "VECTOR",
-        default="pad, or zero in models without a padding piece",
+        default="pad; zero if the model has no padding piece",
     )
 
     def __post_init__(self) -> None:

@@ -29,34 +29,34 @@ class CellsOptions(AnalysisOptions):
         metadata=doc("Recurrent model: an LSTM language model, AWD-LSTM, ELMo, Flair.", "MODEL", flags="-m --model")
     )
     source: AnyPath | None = option(
-        None, "File that is read instead of TEXT, as one text with its lines.", "FILE", default="none", flags="--in"
+        None, "File to read instead of TEXT; the whole file is one text.", "FILE", default="none", flags="--in"
     )
     property: str | Property | None = option(
         None,
-        "Property of the text by which cells are ranked: inside quotes, inside brackets, inside if (conditions in "
-        "program code), position in line, position in word. In Python also a function from a text to one number for "
-        "each of its characters.",
+        "Rank cells by their correlation with a property of the text: inside quotes, inside brackets, inside if "
+        "(conditions in program code), position in line, position in word. In Python also a function from a text to "
+        "one number per character.",
         "NAME",
         default="none",
     )
     cell: int | Sequence[int] | None = option(
         None,
-        "Cell that is shown, counted from 0, or several, with commas between them.",
+        "Cells to show, counted from 0, separated by commas.",
         "N",
-        default="the one most correlated with the property",
+        default="the cell most correlated with the property",
         parse="whole numbers",
     )
-    layer: str | int = option(-1, "Layer of the cell: 1 is the first above the token layer, -1 the top.", "N")
+    layer: str | int = option(-1, "Layer of the cells: 1 is the first above the token layer, -1 the top.", "N")
     half: Literal["forwards", "backwards"] | None = option(
         None,
-        "Reading direction of the layer, in a model with both: forwards, backwards.",
+        "Reading direction, for two-way models: forwards, backwards.",
         "DIRECTION",
-        default="the first that there is",
+        default="the model's first",
     )
     value: Literal["cell", "output"] = option(
-        "cell", "Value that is shown: cell (tanh of the cell's state), or output (of the cell).", "VALUE"
+        "cell", "Value to show: cell (tanh of the cell state) or output (the cell's output).", "VALUE"
     )
-    top: int = option(10, "How many of the cells most correlated with the property are listed.", "N")
+    top: int = option(10, "Number of cells to list, by correlation with the property.", "N")
 
     def __post_init__(self) -> None:
         super().__post_init__()

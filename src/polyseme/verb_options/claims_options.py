@@ -23,30 +23,32 @@ class ClaimsOptions(DeviceOption, ForceOption):
     name: str | None = dataclasses.field(
         kw_only=False,
         default=None,
-        metadata=doc("Claim to run, several with commas between them, or all. None: the list of claims.", "NAME"),
+        metadata=doc("Claim to run, several separated by commas, or all. None: list the claims.", "[NAME]"),
     )
     output: AnyPath | None = output_option(
-        "Page of the claim: NAME.html, with NAME.json beside it and the runs in NAME.runs/; of several a folder.",
-        default="CLAIM.html; of several claims: claims",
+        "Page of the claim: NAME.html; NAME.json and NAME.runs/ are written beside it. For several claims, a folder.",
+        default="CLAIM.html; for several claims, claims/",
     )
-    show: bool = option(False, "Show the claim, its rule and what is known of it; run nothing.")
-    small: bool = option(False, "Run the small size, for minutes on a CPU, which says what it cannot show.")
+    show: bool = option(False, "Show the claim, its rule and its stored result, without running anything.")
+    small: bool = option(False, "Run the small size: minutes on a CPU. The result states what it cannot show.")
     budget: str | None = option(
         None,
-        "Time of computing for all runs of the claim together, 6min: the smallest honest one, or more.",
+        "Compute time for all runs of the claim together (6min); at least the claim's minimum.",
         "TIME",
-        default="the smallest honest one",
+        default="the claim's minimum",
     )
     data: AnyPath | None = option(
         None,
-        "Folder of the data, with tasks/ and corpus/ in it.",
+        "Data folder, with the subfolders tasks/ and corpus/.",
         "FOLDER",
-        default="that of the environment variable POLYSEME_DATA",
+        default="$POLYSEME_DATA",
     )
-    jobs: int | None = option(None, "Runs side by side, each in a process of its own.", "N", default="as for sweep")
+    jobs: int | None = option(None, "Number of runs in parallel, each in its own process.", "N", default="as for sweep")
     stop_after: str | None = option(
-        None, "Time after which unfinished work stops, to be resumed by the same command: 9min.", "TIME",
-        default="at its end",
+        None, "Stop after this time (9min); the same command resumes the work.", "TIME",
+        default="none",
     )  # fmt: skip
-    on_report: Callable[[str, SweepProgress], None] | None = callback("Called with a claim's name and how its runs go.")
-    progress: Progress | None = callback("Called with the number of bytes that are in the corpus, and of all.")
+    on_report: Callable[[str, SweepProgress], None] | None = callback(
+        "Called with the name of a claim and the state of its runs."
+    )
+    progress: Progress | None = callback("Called with the number of bytes already in the corpus, and the total.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polyseme.files.source_paths import AnyPath, Sources
     from polyseme.types import Progress
 
-BY_TEACHER = "on texts, fitted to the budget; on a task, as in finetune"
+BY_TEACHER = "for texts, fitted to the budget; for a task, as in finetune"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class DistillTextOptions(DeviceOption, CostOption):
     """Options of a student that learns from raw text alone: those of pretrain."""
 
     budget: str | None = option(
-        None, "Budget of training on texts: 20min, 3e16flops, 1e9pieces, 5epochs, 1000steps.", "AMOUNT", default="20min"
+        None, "Training budget for texts: 20min, 3e16flops, 1e9pieces, 5epochs, 1000steps.", "AMOUNT", default="20min"
     )
     stop_after: str | None = same(PretrainOptions, "stop_after")
     documents: str | None = same(PretrainOptions, "documents")
@@ -38,7 +38,7 @@ class DistillTextOptions(DeviceOption, CostOption):
     micro_batch_size: int | None = same(PretrainOptions, "micro_batch_size")
     objective: Mapping[str, Any] | None = option(
         None,
-        "Change of the objective's settings: soft_weight=5, piece_weight=2, cosine_weight=1, soft_at=all, "
+        "Change a setting of the objective: soft_weight=5, piece_weight=2, cosine_weight=1, soft_at=all, "
         "mask_rate=0.15; may be given several times.",
         "NAME=VALUE",
         default="DistilBERT's weights",
@@ -58,9 +58,9 @@ class DistillTaskOptions(TaskDataOptions):
 
     train: Sources | None = option(
         None,
-        "Training file of the teacher's task, with labels, as for finetune; texts without labels go beside it.",
+        "Labeled training file of the teacher's task, as for finetune; may be combined with unlabeled texts.",
         "FILE",
-        default="the texts alone, with the teacher's answers, or --data",
+        default="--data, or unlabeled texts with the teacher's predictions",
     )
     data: AnyPath | None = option(
         None, "Folder with the data of the benchmark that the teacher was fitted to.", "FOLDER", default="none"
@@ -68,16 +68,16 @@ class DistillTaskOptions(TaskDataOptions):
     dev: Sources | None = same(FinetuneTaskOptions, "dev")
     test: Sources | None = same(FinetuneTaskOptions, "test")
     gold_weight: float = option(
-        0.5, "Share of the loss on the labels; the rest is on the teacher's scores. From 0 to 1.", "SHARE"
+        0.5, "Weight of the loss on the labels, from 0 to 1; the loss on the teacher's scores has the rest.", "SHARE"
     )
     match: str | None = option(
         None,
-        "What else the student has in common with the teacher: states (of the layers, as in TinyBERT) or relations "
-        "(between queries, keys and values of the last layer, as in MiniLM).",
-        "WHAT",
-        default="scores alone",
+        "What else the student matches: states (of the layers, as in TinyBERT) or relations (between queries, keys "
+        "and values of the last layer, as in MiniLM).",
+        "KIND",
+        default="scores only",
     )
-    match_weight: float = option(1.0, "Weight of what --match names.", "WEIGHT")
+    match_weight: float = option(1.0, "Weight of the --match loss.", "WEIGHT")
     epochs: int | None = same(FinetuneTaskOptions, "epochs")
     evaluations: int | None = same(FinetuneTaskOptions, "evaluations")
 
@@ -96,39 +96,40 @@ class DistillOptions(DistillTaskOptions, DistillTextOptions):
         ),
     )
     output: AnyPath | None = output_option(
-        "Folder of the run, whose model/ is the student; on a task, folder of the student.", default="none"
+        "Folder of the run, with the student in model/; for a task model, folder of the student.", default="none"
     )
     model: AnyPath | Model | None = option(
         None,
-        "Teacher: a masked or causal language model, or a model that finetune has written; a packaged one (see: "
+        "Teacher: a masked or causal language model, or a task model written by finetune; a packaged model (see: "
         "polyseme models), a folder, or hub:owner/name.",
         "MODEL",
-        default="none: it must be named",
+        default="none (required)",
         flags="-m --model",
     )
     layers: int | None = option(
         None,
-        "Layers of the student, which begins with as many of the teacher's: the first, the last, and evenly between.",
+        "Number of layers of the student. It is initialized with as many of the teacher's: the first, the last, and "
+        "evenly spaced ones between them.",
         "N",
         default="half of the teacher's",
     )
     student: AnyPath | Model | None = option(
-        None, "Model that is trained as the student, with the teacher's tokenizer.", "MODEL", default="none"
+        None, "Existing model to train as the student; it must have the teacher's tokenizer.", "MODEL", default="none"
     )
     recipe: str | None = option(
-        None, "Recipe of a new student of another shape, with the teacher's tokenizer.", "NAME", default="none"
+        None, "Recipe of a new student of another shape; it gets the teacher's tokenizer.", "NAME", default="none"
     )
     shape: Mapping[str, Any] | None = same(PretrainOptions, "shape")
-    temperature: float = option(2.0, "What logits are divided by before they are compared.", "T")
-    field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
+    temperature: float = option(2.0, "Temperature that divides the logits before they are compared.", "T")
+    field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one")
     batch_size: int | None = option(None, "Batch size, in rows.", "N", default=BY_TEACHER)
     learning_rate: float | None = option(None, "Peak learning rate.", "RATE", default=BY_TEACHER)
     schedule: str | None = same(PretrainOptions, "schedule")
     warmup: float | None = same(PretrainOptions, "warmup")
     dtype: str = same(PretrainOptions, "dtype")
     compile: bool | None = same(PretrainOptions, "compile")
-    seed: int = option(0, "Seed of everything random.", "N")
+    seed: int = option(0, "Random seed.", "N")
     force: bool = option(False, "Replace the output if it exists.")
-    on_report: Callable[[Any], None] | None = callback("Called with how training goes.")
-    progress: Progress | None = callback("Called with the number of bytes that are in the corpus, and of all.")
+    on_report: Callable[[Any], None] | None = callback("Called with reports on the training.")
+    progress: Progress | None = callback("Called with the number of bytes already in the corpus, and the total.")
     started: float | None = callback("When the work began, by `time.perf_counter()`. None: now.")

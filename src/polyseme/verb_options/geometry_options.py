@@ -23,23 +23,23 @@ class GeometryOptions(AnalysisOptions, TextOptions, BatchOption):
 
     model: AnyPath | Model | None = model_option("geometry")
     source: Sources = dataclasses.field(
-        metadata=doc(f"Texts whose words are compared. {FILES}{IN_MEMORY}", "INPUT", flags="--in", parse="files")
+        metadata=doc(f"Texts whose words to compare. {FILES}{IN_MEMORY}", "INPUT", flags="--in", parse="files")
     )
     against: AnyPath | Model | None = option(
         None,
-        "Another model, whose layers are compared with the model's word by word. Of one architecture, as before and "
-        "after fine-tuning, also how far each layer has moved.",
+        "Another model to compare layer by layer. If both have the same architecture, as before and after "
+        "fine-tuning, also report how far each layer moved.",
         "MODEL",
         default="none",
     )
     remove_components: int = option(
-        2, "First principal components that are removed, with the mean, for the second set of figures.", "K"
+        2, "Number of first principal components to remove, with the mean, for the second set of figures.", "K"
     )
-    max_words: int = option(100_000, "Words that are read, up to the end of the text that reaches them.", "N")
-    max_types: int = option(500, "Word types whose uses are compared, drawn at random.", "N")
-    min_uses: int = option(5, "Uses from which on a word type may be drawn.", "N")
-    max_uses: int = option(20, "Uses of a word type that are drawn.", "N")
-    seed: int = option(0, "Seed of these draws.", "N")
+    max_words: int = option(100_000, "Stop reading after the text in which this number of words is reached.", "N")
+    max_types: int = option(500, "Number of word types to sample for self-similarity.", "N")
+    min_uses: int = option(5, "Minimum number of uses of a sampled word type.", "N")
+    max_uses: int = option(20, "Maximum number of uses to sample per word type.", "N")
+    seed: int = option(0, "Seed of the sampling.", "N")
     pool: str | None = same(LayerOptions, "pool")
 
     def __post_init__(self) -> None:

@@ -26,27 +26,25 @@ class HeadsOptions(AnalysisOptions):
         metadata=doc("Treebank on which heads are read: a named one (ud-ewt), or a CoNLL-U file.", "TREEBANK"),
     )
     model: AnyPath | Model | None = model_option("heads")
-    data: AnyPath | None = option(None, "Folder with the data of a treebank by name.", "FOLDER", default="none")
+    data: AnyPath | None = option(None, "Folder with the data of a named treebank.", "FOLDER", default="none")
     train: AnyPath | None = option(
         None,
-        "CoNLL-U file on whose sentences heads and offsets are chosen.",
+        "CoNLL-U file with the sentences on which heads and offsets are selected.",
         "FILE",
-        default="the named treebank's own; of a single file every second sentence",
+        default="the treebank's training part; for a single file, every second sentence",
     )
     relations: Sequence[str] = option(
         (),
-        "Relations to look for, with commas between them (obj,det,nsubj:pass); one without a colon stands for its "
-        "subtypes, too.",
+        "Relations, separated by commas (obj,det,nsubj:pass); a relation without a colon includes its subtypes.",
         "NAMES",
         parse="names",
-        default="all that are frequent enough",
+        default="all frequent ones",
     )
-    min_count: int = option(50, "Words that a relation must have in each part, where none is named.", "N")
-    max_sentences: int | None = option(None, "Most sentences of each part, evenly spaced.", "N", default="all")
+    min_count: int = option(50, "Minimum number of words of a relation in each part, if --relations is not set.", "N")
+    max_sentences: int | None = option(None, "Maximum number of sentences per part, evenly spaced.", "N", default="all")
     importance: Sources | None = option(
         None,
-        "Held-out texts on which the importance of each head is measured, too (Michel et al. 2019), by how well the "
-        "model predicts their pieces.",
+        "Held-out texts on which to measure the importance of each head for predicting pieces (Michel et al. 2019).",
         "INPUT",
         default="not measured",
     )

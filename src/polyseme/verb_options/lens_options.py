@@ -24,4 +24,4 @@ class LensOptions(AnalysisOptions):
         metadata=doc("A text; for a masked model with [MASK] where a piece is to be predicted."),
     )
     model: AnyPath | Model | None = model_option("lens")
-    top: int = option(5, "Likeliest pieces that are listed per layer and place.", "N")
+    top: int = option(5, "Number of likeliest pieces to list per layer and position.", "N")

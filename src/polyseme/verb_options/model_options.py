@@ -21,23 +21,22 @@ if TYPE_CHECKING:
     Texts = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[Document]
 
 Dtype = Literal["auto", "fp32", "bf16", "fp16", "fp64", "int8"]
-SOURCES = "Files, folders or patterns, or - for standard input; one, or several."
-FILES = "Files, folders or patterns; one, or several."
+SOURCES = "Files, folders or patterns; - is standard input."
+FILES = "Files, folders or patterns."
 """Of what is read more than once."""
 IN_MEMORY = (
-    " In Python also texts: a list of them, of lists of words or of mappings, a frame, an Arrow table, a dataset."
+    " In Python also texts in memory: a list of strings, word lists or mappings, a data frame, an Arrow table or a "
+    "dataset."
 )
-BYTES_DONE = (
-    "Called with the number of bytes of the input that are done, and the number of all; of rows, where it is in memory."
-)
+BYTES_DONE = "Called with the bytes of the input processed so far, and the total (for input in memory: rows)."
 
 
 def model_option(verb: str) -> Any:
     """A field of a record for the model of a verb."""
     return option(
         None,
-        "Model to use: a packaged one (see: polyseme models), a model folder, the folder of a run, a file of word "
-        "vectors or of n-grams (.arpa), or hub:owner/name.",
+        "Model: a packaged model (see: polyseme models), a model folder, a run folder, a file of word vectors or "
+        "n-grams (.arpa), or hub:owner/name.",
         "MODEL",
         default=default_in_words(verb),
         flags="-m --model",
@@ -55,7 +54,7 @@ class ShowOptions(Options):
 class DeviceOption(Options):
     """Where a model runs."""
 
-    device: str = option("auto", "Device to compute on: auto (a GPU where there is one), cpu, cuda, cuda:N.", "DEVICE")
+    device: str = option("auto", "Device: auto (a GPU if there is one), cpu, cuda, cuda:N.", "DEVICE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +68,8 @@ class LoadOptions(DeviceOptions):
 
     dtype: Dtype = option(
         "auto",
-        "Precision to compute in: fp32, bf16, fp16, fp64, int8; auto is fp32, or int8 if the weights are stored in it.",
+        "Precision of the computation: fp32, bf16, fp16, fp64, int8; auto is int8 if the weights are stored in int8, "
+        "else fp32.",
         "DTYPE",
     )
 
@@ -78,9 +78,7 @@ class LoadOptions(DeviceOptions):
 class BatchOption(Options):
     """How many pieces run together."""
 
-    batch_pieces: int | None = option(
-        None, "Batch size, in pieces: how many run together.", "N", default="2048, on a GPU 65536"
-    )
+    batch_pieces: int | None = option(None, "Batch size, in pieces.", "N", default="2048; on a GPU 65536")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +90,7 @@ class ComputeOptions(LoadOptions, BatchOption):
 class ForceOption(Options):
     """Whether an output that exists is replaced."""
 
-    force: bool = option(False, "Replace the output if it exists; discard unfinished work that has other settings.")
+    force: bool = option(False, "Replace the output if it exists, and discard unfinished work with other settings.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +99,10 @@ class RayOption(Options):
 
     ray: str | None = option(
         None,
-        "Cluster of Ray whose workers share the work, one for each processor or GPU: host:port, ray://host:port, auto "
-        "(the one that this machine is part of), local (this machine's processors), local:N. The output is the same.",
+        "Ray cluster to run on, with one worker per core or GPU: host:port, ray://host:port, auto (the cluster that "
+        "this machine belongs to), local (all cores of this machine) or local:N. The output is the same as without.",
         "ADDRESS",
-        default="this process does it",
+        default="none",
     )
 
 
@@ -114,10 +112,10 @@ class CostOption(Options):
 
     cost_rates: Mapping[str, Any] | None = option(
         None,
-        "What energy costs in the ledger: kg_per_kwh=0.05, price_per_kwh=0.2, price_per_device_hour=2; may be given "
-        "several times.",
+        "Rate for the cost ledger: kg_per_kwh=0.05, price_per_kwh=0.2, price_per_device_hour=2; may be given several "
+        "times.",
         "NAME=VALUE",
-        default="as `training.energy_ledger.Rates` states",
+        default="those of `training.energy_ledger.Rates`",
         parse="pairs",
     )
 
@@ -134,10 +132,10 @@ class LayerOptions(Options):
     )
     pool: str | None = option(
         None,
-        "How the pieces of a word become one vector: first, last, mean, max; of two-way models also ends (forward half "
-        "at the last piece, backward half at the first), and of Flair outer-ends (one piece further out).",
+        "How the pieces of a word become one vector: first, last, mean, max; for two-way models also ends (forward "
+        "state at the last piece, backward state at the first); for Flair outer-ends (one piece further out).",
         "POOLING",
-        default="mean; of Flair outer-ends",
+        default="mean; for Flair outer-ends",
     )
 
 
@@ -147,7 +145,7 @@ class StackOption(Options):
 
     stack: Stack = option(
         "encoder",
-        "Stack of a model that has two: encoder, or decoder, which then reads the text on both sides.",
+        "Stack of a sequence-to-sequence model: encoder, or decoder (both stacks then read the text).",
         "STACK",
     )
 
@@ -159,32 +157,29 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     model: AnyPath | Model | None = model_option("convert")
     output: AnyPath = dataclasses.field(
         metadata=doc(
-            "Folder to write; for word2vec a file: .vec or .txt (text), .bin (binary); for arpa .arpa or .arpa.gz; for "
-            "fastai .pth; for onnx .onnx.",
+            "Folder to write, or a file: for word2vec .vec or .txt (text) or .bin (binary); for arpa .arpa or "
+            ".arpa.gz; for fastai .pth; for onnx .onnx.",
             "OUTPUT",
             flags="-o --output",
         )
     )
     to: str = option(
         "polyseme",
-        "Layout to write: polyseme (transformers loads it where it has the class; with --dtype int8 polyseme alone), "
-        "transformers (refused where it has "
-        "none), sentence-transformers, word2vec (one vector per word type of some texts, or per word of static "
-        "vectors), arpa (n-gram models), fastai (AWD-LSTM; the words go into a second file), or onnx (word vectors, or "
-        "a task model's scores; the tokenizer goes into a second file).",
+        "Layout to write: polyseme (transformers can load it if it has the architecture; with --dtype int8 only "
+        "polyseme can), transformers (refused if it lacks the architecture), sentence-transformers, word2vec (one "
+        "vector per word type), arpa (n-gram models), fastai (AWD-LSTM; the vocabulary is a second file), or onnx "
+        "(word vectors, or a task model's scores; the tokenizer is a second file).",
         "TARGET",
     )
-    shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")
+    shard_size: int | None = option(None, "Maximum size of a weight file, in bytes.", "BYTES", default="one file")
     store: Store = option("fp32", "Precision of the stored weights: fp32, fp16, bf16.", "DTYPE")
-    fill_pruned: bool = option(
-        False, "Write heads that prune has removed as zeros, so that other libraries open the model."
-    )
+    fill_pruned: bool = option(False, "Write pruned heads as zeros, so that other libraries can load the model.")
     text_pool: str | None = option(
         None,
-        "For sentence-transformers, what a text's vector is of all its pieces, special ones included: mean, first, "
-        "last, max.",
+        "For sentence-transformers: pooling over all pieces of a text, special pieces included: mean, first, last, "
+        "max.",
         "POOLING",
-        default="the model's own where it has one, else mean",
+        default="the model's own if it defines one, else mean",
     )
     source: Sources | None = option(
         None,
@@ -194,6 +189,6 @@ class ConvertOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
         flags="--in",
         parse="files",
     )
-    min_count: int = option(5, "For word2vec, how often a word must occur in the texts.", "N")
-    lowercase: bool = option(False, "For word2vec, count words in lowercase.")
+    min_count: int = option(5, "For word2vec: minimum number of times a word must occur in the texts.", "N")
+    lowercase: bool = option(False, "For word2vec: lowercase words before counting them.")
     progress: Progress | None = callback(BYTES_DONE)

@@ -29,20 +29,28 @@ class PairedTextOptions(Options):
     """Texts in pairs, for translation, in place of plain texts."""
 
     source: Sources | None = option(
-        None, "Texts to translate, one per line; may be given several times.", "FILE", default="none", parse="files"
+        None,
+        "Source side of parallel texts, one text per line; may be given several times.",
+        "FILE",
+        default="none",
+        parse="files",
     )
     target: Sources | None = option(
-        None, "Their translations, line by line; may be given several times.", "FILE", default="none", parse="files"
+        None,
+        "Target side of parallel texts, line by line; may be given several times.",
+        "FILE",
+        default="none",
+        parse="files",
     )
     held_source: Sources | None = option(
         None,
-        "Texts to translate of held-out pairs; may be given several times.",
+        "Source side of held-out pairs; may be given several times.",
         "FILE",
-        default="a share of the others",
+        default="a share of the training pairs",
         parse="files",
     )
     held_target: Sources | None = option(
-        None, "Translations of held-out pairs; may be given several times.", "FILE", default="none", parse="files"
+        None, "Target side of held-out pairs; may be given several times.", "FILE", default="none", parse="files"
     )
 
 
@@ -63,38 +71,43 @@ class CorpusOptions(PairedTextOptions, ForceOption):
     output: AnyPath = dataclasses.field(metadata=doc("Folder of the corpus.", "OUTPUT", flags="-o --output"))
     tokenizer: AnyPath = option(
         "wordpiece",
-        "Tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks (what stands between them) or characters, trained "
-        "on the text; or a folder with one.",
+        "Tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks (strings between blanks) or characters, trained "
+        "on the text; or a folder with a tokenizer.",
         "KIND",
     )
-    vocab_size: int | None = option(None, "Vocabulary size of a tokenizer that is trained.", "N", default="30522")
-    min_count: int = option(1, "How often a word must occur to be in a vocabulary of whole words.", "N")
+    vocab_size: int | None = option(None, "Vocabulary size, if a tokenizer is trained.", "N", default="30522")
+    min_count: int = option(1, "Minimum frequency of a word in a vocabulary of whole words.", "N")
     frame: str | None = option(
         None,
-        "Family whose special pieces the tokenizer has: bert, roberta, gpt2, albert, xlnet, t5 …",
+        "Special pieces of a model family: bert, roberta, gpt2, albert, xlnet, t5 …",
         "FAMILY",
-        default="by kind",
+        default="by the kind of tokenizer",
     )
     lowercase: bool | None = option(
-        None, "Whether the tokenizer lowercases text.", default="by kind", flags="--lowercase/--no-lowercase"
+        None,
+        "Whether the tokenizer lowercases text.",
+        default="by the kind of tokenizer",
+        flags="--lowercase/--no-lowercase",
     )
-    field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
-    format: str | None = option(None, "Format of the texts: text, jsonl, csv …", "FORMAT", default="by their endings")
+    field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one")
+    format: str | None = option(None, "Format of the texts: text, jsonl, csv …", "FORMAT", default="by the file suffix")
     documents: str | None = option(
         None,
-        "What one document is in plain text: blank-lines (what stands between them), file or line.",
+        "Unit of a document in plain text: blank-lines (text between blank lines), file or line.",
         "UNIT",
         default="blank-lines",
     )
-    held_out: float = option(0.01, "Share of the documents that is held out for evaluation.", "SHARE")
-    sample: int = option(SAMPLE, "Most bytes of text that a tokenizer is trained on.", "BYTES")
-    limit: int | None = option(None, "Most bytes of text that are read of each source.", "BYTES", default="all")
-    workers: int | None = option(
-        None, "Number of processes; the result does not depend on it.", "N", default="the cores"
+    held_out: float = option(0.01, "Share of documents held out for evaluation.", "SHARE")
+    sample: int = option(SAMPLE, "Maximum number of bytes of text to train a tokenizer on.", "BYTES")
+    limit: int | None = option(
+        None, "Maximum number of bytes of text to read from each source.", "BYTES", default="all"
     )
-    seed: int = option(0, "Seed of the choice of held-out documents.", "N")
-    reuse: bool = option(False, "Accept a finished corpus that has these settings, instead of refusing to replace it.")
-    progress: Progress | None = callback("Called with the number of bytes of the files that are done, and of all.")
+    workers: int | None = option(
+        None, "Number of processes; the result does not depend on it.", "N", default="the number of cores"
+    )
+    seed: int = option(0, "Seed of the selection of held-out documents.", "N")
+    reuse: bool = option(False, "Accept a finished corpus with these settings instead of refusing to overwrite it.")
+    progress: Progress | None = callback("Called with the number of bytes processed, and the total.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +115,9 @@ class RecipesOptions(DeviceOption):
     """What `recipes` takes: which recipe, and what its training is fitted to."""
 
     recipe: str | None = dataclasses.field(
-        default=None, kw_only=False, metadata=doc("Recipe to show alone; None: all of them.", "[NAME]")
+        default=None, kw_only=False, metadata=doc("Recipe to show; None: list all.", "[NAME]")
     )
-    budget: str = option("10min", "Budget that the training of NAME is fitted to.", "AMOUNT")
+    budget: str = option("10min", "Budget to fit the training of NAME to.", "AMOUNT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,27 +133,26 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
             "[TEXTS]...",
         ),
     )
-    output: AnyPath | None = output_option("Folder of the run; its model/ is the model.", default="none")
-    resume: AnyPath | None = option(
-        None, "Folder of a run to resume, with the settings that it has.", "RUN", default="none"
-    )
+    output: AnyPath | None = output_option("Folder of the run, with the model in model/.", default="none")
+    resume: AnyPath | None = option(None, "Folder of a run to resume with its own settings.", "RUN", default="none")
     stop_after: str | None = option(
         None,
-        "Time, from the start of the command, after which the run writes a checkpoint and ends, to be resumed: 9min.",
+        "Write a checkpoint and stop after this time, counted from the start of the command (9min); the run can be "
+        "resumed.",
         "TIME",
-        default="at its end",
+        default="none",
     )
     recipe: str | None = option(
         None,
-        "Recipe: what is trained, and how. See: polyseme recipes.",
+        "Recipe of model and training (see: polyseme recipes).",
         "NAME",
         default="the best encoder for device and budget",
     )
     budget: str | None = option(
         None,
-        "Budget of training: 20min, 3e16flops, 1e9pieces, 5epochs, 1000steps.",
+        "Training budget: 20min, 3e16flops, 1e9pieces, 5epochs, 1000steps.",
         "AMOUNT",
-        default="20min; 5epochs of static vectors, 25epochs of GloVe, 15epochs of ulmfit-target",
+        default="20min; 5epochs for static vectors, 25epochs for GloVe, 15epochs for ulmfit-target",
     )
     as_published: bool = option(
         False,
@@ -148,26 +160,30 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     )
     model: AnyPath | Model | None = option(
         None,
-        "Model to train further; its tokenizer is used, and the recipe only says how to train.",
+        "Model to train further, with its own tokenizer; the recipe then decides only the training.",
         "MODEL",
-        default="a new one",
+        default="a new model",
         flags="-m --model",
     )
     tokenizer: AnyPath | None = option(
         None,
-        "Tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks or characters, trained on the text; or a folder.",
+        "Tokenizer: wordpiece, bpe, byte-bpe, unigram, words, blanks or characters, trained on the text; or a folder "
+        "with a tokenizer.",
         "KIND",
         default=RECIPE,
     )
-    vocab_size: int | None = option(None, "Vocabulary size of a tokenizer that is trained.", "N", default=RECIPE)
+    vocab_size: int | None = option(None, "Vocabulary size, if a tokenizer is trained.", "N", default=RECIPE)
     min_count: int | None = option(
-        None, "How often a word must occur to be in a vocabulary of whole words.", "N", default=RECIPE
+        None, "Minimum frequency of a word in a vocabulary of whole words.", "N", default=RECIPE
     )
-    field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one there is")
+    field: FieldName | None = option(None, "Field or column with the text.", "NAME", default="the only one")
     documents: str | None = option(
-        None, "What one document is: blank-lines, file, line or record.", "UNIT", default="blank-lines, or a record"
+        None,
+        "Unit of a document: blank-lines, file, line or record.",
+        "UNIT",
+        default="blank-lines; record for formats with records",
     )
-    held_out: float = option(0.01, "Share of the documents that is held out for evaluation.", "SHARE")
+    held_out: float = option(0.01, "Share of documents held out for evaluation.", "SHARE")
     batch_size: int | None = option(None, "Batch size, in rows.", "N", default=FITTED)
     length: int | None = option(None, "Sequence length, in pieces.", "N", default=FITTED)
     learning_rate: float | None = option(None, "Peak learning rate.", "RATE", default=FITTED)
@@ -180,18 +196,18 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     )
     layer_decay: float | None = option(
         None,
-        "Factor of the learning rate from each layer to the one below, from the output down (ULMFiT: 0.385).",
+        "Factor of the learning rate from each layer to the one below it (ULMFiT: 0.385).",
         "FACTOR",
-        default="the recipe's, mostly 1",
+        default="the recipe's, usually 1",
     )
     micro_batch_size: int | None = option(
-        None, "Rows that the device computes at once; gradients of a batch add up.", "N", default="by the device"
+        None, "Number of rows per forward pass; gradients accumulate over a batch.", "N", default="by the device"
     )
-    mask_documents: bool = option(False, "Hide documents that share a row from each other.")
-    reset_positions: bool = option(False, "Restart positions with each document.")
+    mask_documents: bool = option(False, "Mask attention between documents that share a row.")
+    reset_positions: bool = option(False, "Restart positions at each document.")
     shape: Mapping[str, Any] | None = option(
         None,
-        "Change of the encoder's config: n_layers=4; may be given several times.",
+        "Change a setting of the encoder's config: n_layers=4; may be given several times.",
         "NAME=VALUE",
         default=RECIPE,
         flags="--set",
@@ -199,7 +215,7 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     )
     objective: Mapping[str, Any] | None = option(
         None,
-        "Change of the objective's settings: unit=word, mask_rate=0.3, next=nsp (next sentence) or next=sop (sentence "
+        "Change a setting of the objective: unit=word, mask_rate=0.3, next=nsp (next sentence) or next=sop (sentence "
         "order); may be given several times.",
         "NAME=VALUE",
         default=RECIPE,
@@ -207,50 +223,55 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     )
     layout: str | None = option(
         None,
-        "Input format where pieces are masked (RoBERTa's four): segment-pair, sentence-pair, full-sentences, "
+        "Input format of masked language models (RoBERTa's four): segment-pair, sentence-pair, full-sentences, "
         "doc-sentences.",
         "FORMAT",
-        default="packed rows; with next, segment-pair",
+        default="packed rows; segment-pair if the objective has next",
     )
     dtype: str = option("auto", "Precision: auto (bf16 on a GPU, else fp32), fp32, bf16, fp64.", "DTYPE")
     compile: bool | None = option(
-        None, "Whether torch compiles the networks.", default="on a GPU", flags="--compile/--no-compile"
+        None, "Compile the networks with torch.compile.", default="on a GPU", flags="--compile/--no-compile"
     )
-    parallel: str = option("ddp", "How processes under torchrun share the work: ddp or fsdp.", "HOW")
-    seed: int = option(0, "Seed of everything random.", "N")
-    log_every: int = option(10, "Steps between lines of log.jsonl.", "N")
+    parallel: str = option("ddp", "Parallelism under torchrun: ddp or fsdp.", "MODE")
+    seed: int = option(0, "Random seed.", "N")
+    log_every: int = option(10, "Steps between entries in log.jsonl.", "N")
     evaluate_every: int | None = option(
         None,
         "Steps between evaluations on held-out text.",
         "N",
-        default="ten in all; fewer if they and checkpoints would take over a tenth of a budget of time",
+        default="10 evaluations in all, or fewer if evaluations and checkpoints would exceed a tenth of a time budget",
     )
     checkpoint_every: int | None = option(
-        None, "Steps between checkpoints.", "N", default="as evaluations; at least every 1,000 steps if those are ten"
+        None,
+        "Steps between checkpoints.",
+        "N",
+        default="at each evaluation, and at least every 1,000 steps if there are 10 evaluations",
     )
     keep_checkpoints: int = option(2, "Number of checkpoints to keep.", "N")
     ema: float | None = option(
         None,
-        "Decay of an exponential moving average of the weights, which is evaluated and saved instead of them: 0.999.",
+        "Evaluate and save an exponential moving average of the weights with this decay: 0.999.",
         "DECAY",
         default="none",
     )
     average_checkpoints: int | None = option(
-        None, "Number of last checkpoints whose mean is saved as the model; they are kept.", "N", default="none"
+        None, "Save the average of the last N checkpoints as the model.", "N", default="none"
     )
     keep_at_words: str | Sequence[str | int] = option(
         (),
-        "Numbers of words, separated by commas, at which the model is kept, in at-words/: 1M,10M.  [default: none]",
+        "Save the model in at-words/ after these numbers of words, separated by commas: 1M,10M.  [default: none]",
         "NUMBERS",
         parse="names",
     )
-    shard_size: int | None = option(None, "Largest file of weights, in bytes.", "BYTES", default="one file")
-    tensorboard: bool = option(False, "Write events for TensorBoard as well.")
-    workers: int = option(1, "Threads that prepare rows ahead of the steps.", "N")
-    dry_run: bool = option(False, "Take two steps of every stage, report what the whole would take, keep nothing.")
+    shard_size: int | None = option(None, "Maximum size of a weight file, in bytes.", "BYTES", default="one file")
+    tensorboard: bool = option(False, "Also write TensorBoard events.")
+    workers: int = option(1, "Number of threads that prepare rows in advance.", "N")
+    dry_run: bool = option(
+        False, "Run two steps of every stage, report the estimated cost of the whole run, and save nothing."
+    )
     force: bool = option(False, "Replace the output if it exists.")
-    on_report: OnReport | None = callback("Called with how training goes.")
-    progress: Progress | None = callback("Called with the number of bytes that are in the corpus, and of all.")
+    on_report: OnReport | None = callback("Called with reports on the training.")
+    progress: Progress | None = callback("Called with the number of bytes already in the corpus, and the total.")
     started: float | None = callback(
         "When the work began, by `time.perf_counter()`: what a budget of time and stop_after count from. None: now."
     )

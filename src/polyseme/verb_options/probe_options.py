@@ -42,26 +42,24 @@ class ProbeOptions(StackOption, AnalysisOptions):
     )
     model: AnyPath | Model | None = model_option("probe")
     label: Column | None = column_option(
-        "Which label, where there are several: a column of a treebank (upos, xpos, deprel …), one of its morphological "
-        "features (Number, Tense …), or the number of a column of CoNLL.",
+        "Label to probe for: a column of a treebank (upos, xpos, deprel …), a morphological feature (Number, Tense "
+        "…), or the number of a CoNLL column.",
         default="the benchmark's",
     )
     unit: Unit | None = option(
         None,
-        "What has a label: words, spans (marked by tags such as B-PER), or arcs (a word and its head, in a treebank).",
+        "Unit with a label: words, spans (marked by tags such as B-PER), or arcs (a word and its head, in a treebank).",
         "UNIT",
-        default="words; of tags that mark spans, spans",
+        default="words; spans if tags mark spans",
     )
     data: AnyPath | None = option(None, "Folder with the data of a benchmark.", "FOLDER", default="none")
     train: Sources | None = option(None, "Training file, for data of your own.", "FILE", default="the benchmark's")
     dev: Sources | None = option(None, "Development file.", "FILE", default="a tenth of train")
     test: Sources | None = option(None, "Test file.", "FILE", default="none")
-    split: str | None = option(
-        None, "Split that the figures are of: dev or test.", "SPLIT", default="test where there is one, else dev"
-    )
+    split: str | None = option(None, "Split to report: dev or test.", "SPLIT", default="test if there is one, else dev")
     layers: str | int = option(
         "all",
-        "Layers to probe: all, numbers (0,3,6; -1 is the top), mix (a learned mix of all), or both, as in all,mix.",
+        "Layers to probe: all, numbers (0,3,6; -1 is the top), mix (a learned mix of all layers), or both (all,mix).",
         "LAYERS",
         parse="column",
     )
@@ -69,29 +67,29 @@ class ProbeOptions(StackOption, AnalysisOptions):
         "linear", "Kind of probe: linear (logistic regression at its optimum), or mlp (with a hidden layer).", "KIND"
     )
     hidden: int = option(256, "For --probe mlp: width of the hidden layer.", "N")
-    l2: float = option(10.0, "Penalty on squared weights, against the loss summed over examples.", "NUMBER")
-    control: bool = option(
-        False, "Also learn a random label for each word type (a control task), and report the selectivity."
-    )
+    l2: float = option(10.0, "L2 penalty, relative to the loss summed over examples.", "NUMBER")
+    control: bool = option(False, "Also run a control task (random labels per word type), and report the selectivity.")
     code_length: bool = option(False, "Also measure the online code length of the training labels (--probe linear).")
     random: bool = option(False, "Also probe the same architecture with random weights.")
     seeds: int | Sequence[int] = option(
-        1, "Number of seeds: of control labels, code orders, random weights, and of mix and mlp.", "N", parse="seeds"
+        1, "Number of seeds, for control labels, code orders, random weights, mix and mlp.", "N", parse="seeds"
     )
     structural: StructuralKind | None = option(
         None,
-        "Probe for the dependency trees of a treebank instead of labels (Hewitt and Manning 2019): distance, the arcs "
-        "between two words, or depth, those between a word and the root.",
+        "Structural probe for the dependency trees of a treebank, instead of labels (Hewitt and Manning 2019): "
+        "distance (arcs between two words) or depth (arcs between a word and the root).",
         "KIND",
         default="labels",
     )
-    rank: int = option(64, "For --structural: dimensions that vectors are mapped to, at most their own width.", "N")
-    max_items: int | None = option(None, "Most items (sentences) of each split, evenly spaced.", "N", default="all")
+    rank: int = option(64, "For --structural: rank of the probe, at most the width of the vectors.", "N")
+    max_items: int | None = option(
+        None, "Maximum number of items (sentences) per split, evenly spaced.", "N", default="all"
+    )
     pool: str | None = option(
         None, "How the pieces of a word become one vector: first, last, mean, max.", "POOLING", default="mean"
     )
-    cache: AnyPath | None = option(None, "Folder to keep vectors in, for other runs.", "FOLDER", default="none")
-    progress: Progress | None = callback("Called with the number of units of work done, and of all.")
+    cache: AnyPath | None = option(None, "Folder that caches vectors for other runs.", "FOLDER", default="none")
+    progress: Progress | None = callback("Called with the number of finished units of work, and the total.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,47 +25,51 @@ class PruneOptions(TaskColumns, DeviceOption, ForceOption):
 
     model: AnyPath | Model = dataclasses.field(
         metadata=doc(
-            "Model to prune: a Transformer that finetune has written, or a pretrained one.", "MODEL", flags="-m --model"
+            "Model to prune: a pretrained Transformer, or a task model written by finetune.",
+            "MODEL",
+            flags="-m --model",
         )
     )
     heads: str | float = option("50%", "Attention heads to remove: a share (50%) or a number (36).", "SHARE")
     dev: Sources | None = option(
         None,
-        "Held-out data by which heads are judged: labeled items of the model's task (a file, or a benchmark's name), "
-        "or for a pretrained model texts.",
+        "Held-out data to measure the importance of heads on: labeled items of the model's task (a file, or the name "
+        "of a benchmark); for a pretrained model, texts.",
         "INPUT",
-        default="none: it must be named",
+        default="none (required)",
     )
-    test: Sources | None = option(
-        None, "Other data of this kind, which the figures are of.", "INPUT", default="that of --dev"
-    )
-    train: Sources | None = option(
-        None, "For --method gates: other data of this kind, on which gates are trained.", "INPUT", default="none"
-    )
+    test: Sources | None = option(None, "Data for the reported figures, of the same kind.", "INPUT", default="as --dev")
+    train: Sources | None = option(None, "For --method gates: training data of the same kind.", "INPUT", default="none")
     data: AnyPath | None = option(
         None, "Folder with the data of a benchmark that --dev, --test or --train names.", "FOLDER", default="none"
     )
     output: AnyPath | None = output_option(
-        "Folder of the pruned model, with pruning.json and pruning.html.", default="only reported"
+        "Folder for the pruned model, pruning.json and pruning.html.", default="report only"
     )
     method: PruningMethod = option(
         "gradient",
-        "How heads are judged: gradient (by the gradient of the loss by a gate on the head, Michel et al. 2019), or "
-        "gates (trained to close, Voita et al. 2019).",
+        "Importance of a head: gradient (of the loss with respect to a gate on the head; Michel et al. 2019), or "
+        "gates (trained with a sparsity penalty; Voita et al. 2019).",
         "METHOD",
     )
-    at_least: int = option(1, "Heads that every layer keeps. With 0, states may pass a layer's attention by.", "N")
-    reestimate: bool = option(False, "Judge heads again at each point of the curve, without those removed so far.")
-    points: int = option(9, "Points of the curve of figures by heads removed: with 9, at 10%, 20% … 90%.", "N")
+    at_least: int = option(
+        1, "Minimum number of heads left in every layer. With 0, a layer may lose its attention altogether.", "N"
+    )
+    reestimate: bool = option(
+        False, "Estimate importance again at each point of the curve, without the heads removed so far."
+    )
+    points: int = option(9, "Number of points of the curve: with 9, at 10%, 20% … 90% of the heads removed.", "N")
     each_head: bool = option(
         False,
-        "Also measure the model without each single head, and with each as the only one of its layer: two evaluations "
-        "per head.",
+        "Also evaluate the model without each single head, and with each head as the only one of its layer: two "
+        "evaluations per head.",
     )
-    max_items: int | None = option(None, "Most items (of texts: rows) that are read of each input.", "N", default="all")
-    gate_steps: int = option(200, "For --method gates: steps of training.", "N")
-    seed: int = option(0, "Random seed of masks and gates.", "N")
-    progress: Progress | None = callback("Called with the number of batches or evaluations done, and of all.")
+    max_items: int | None = option(
+        None, "Maximum number of items (for texts: rows) to read from each input.", "N", default="all"
+    )
+    gate_steps: int = option(200, "For --method gates: training steps.", "N")
+    seed: int = option(0, "Seed of masks and gates.", "N")
+    progress: Progress | None = callback("Called with the number of finished batches or evaluations, and the total.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

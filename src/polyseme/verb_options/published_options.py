@@ -22,12 +22,12 @@ class PublishedOptions(ForceOption):
         default=None, kw_only=False, metadata=doc("Table to show; None: the list of all.", "[TABLE]")
     )
     output: AnyPath | None = output_option(
-        "File of the table: a page with its picture (.html), the picture alone (.svg), .json, .csv or .tsv with one "
-        "line per figure, or .md."
+        "Output file: a page with a picture (.html), the picture (.svg), .json, .csv or .tsv with one line per "
+        "figure, or .md."
     )
     systems: str | Sequence[str] = option(
         (),
-        "Only systems with one of these in their names, in whatever case, with commas between them.",
+        "Only systems whose names contain one of these strings, separated by commas; case is ignored.",
         "NAMES",
         default="all",
         flags="--system",

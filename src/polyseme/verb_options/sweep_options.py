@@ -30,44 +30,43 @@ class SweepOptions(ForceOption):
     )
     over: Mapping[str, Sequence[Any]] | None = option(
         None,
-        "Setting to vary, with its values, separated by commas (or a JSON list): mask_rate=0.05,0.15,0.4. Any option "
-        "of the command, setting of the objective or of the encoder's config (where both have it: objective.NAME, "
-        "set.NAME); several make a grid.",
+        "Setting to vary, with its values, separated by commas (or a JSON list): mask_rate=0.05,0.15,0.4. It may be "
+        "an option of the command, a setting of the objective or of the encoder's config (objective.NAME or "
+        "set.NAME, if both have it); several settings make a grid.",
         "NAME=VALUES",
         default="none",
         parse="grid",
     )
     rows: Mapping[str, Mapping[str, Any]] | None = option(
         None,
-        "Row of the table, with settings that go together: 'all pieces: recipe=electra-tiny learn=all'; may be given "
-        "several times.",
+        "Named row of settings: 'all pieces: recipe=electra-tiny learn=all'; may be given several times.",
         "'NAME: SETTING=VALUE …'",
         default="none",
         flags="--row",
         parse="rows",
     )
     seeds: int | Sequence[int] = option(
-        1, "Number of seeds, counted from 0, or the seeds themselves, separated by commas.", "N", parse="seeds"
+        1, "Number of seeds (0, 1, …), or the seeds themselves, separated by commas.", "N", parse="seeds"
     )
     then: Sequence[Any] = option(
         (),
-        "Command that follows each run, with its model: 'evaluate blimp --data DATA', 'benchmark glue --tasks "
-        "cola,rte --data DATA', 'finetune sst2 --data DATA'; may be given several times. In Python a list of pairs: "
+        "Command to run on the model of each run: 'evaluate blimp --data DATA', 'benchmark glue --tasks cola,rte "
+        "--data DATA', 'finetune sst2 --data DATA'; may be given several times. In Python a list of pairs: "
         '("evaluate", {"name": "blimp", "data": DATA}).  [default: none]',
         "COMMAND",
         parse="several",
     )
     jobs: int | None = option(
         None,
-        "Runs side by side, each in a process of its own; 0: one after another in this process.",
+        "Number of runs in parallel, each in its own process; 0: one after another in this process.",
         "N",
-        default="on a CPU the cores; on a GPU up to 4, by its memory, and 1 where the budget is one of time",
+        default="on a CPU, the number of cores; on a GPU, up to 4, by its memory; 1 if the budget is a time",
     )
     stop_after: str | None = option(
         None,
-        "Time after which no run begins and those that are unfinished stop, to be resumed by the same command: 9min.",
+        "Stop after this time (9min); the same command resumes the sweep.",
         "TIME",
-        default="at its end",
+        default="none",
     )
-    on_report: Callable[[SweepProgress], None] | None = callback("Called with how the runs go.")
-    progress: Progress | None = callback("Called with the number of bytes that are in the corpus, and of all.")
+    on_report: Callable[[SweepProgress], None] | None = callback("Called with the state of the runs.")
+    progress: Progress | None = callback("Called with the number of bytes already in the corpus, and the total.")

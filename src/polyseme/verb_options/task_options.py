@@ -45,23 +45,23 @@ ENCODER = "by the encoder"
 class TaskColumns(Options):
     """Which columns of a file hold the parts of a task's items."""
 
-    text: Column | None = column_option("Column with the text: a name, or counted from 1.")
-    second: Column | None = column_option("Column with the second text of a pair, or with the question on a passage.")
-    label: Column | None = column_option("Column with the label, the tags or the answer.")
+    text: Column | None = column_option("Column with the text: a name, or a number counted from 1.")
+    second: Column | None = column_option("Column with the second text of a pair, or the question on a passage.")
+    label: Column | None = column_option("Column with the label, tags or answer.")
     choices: Sequence[Column] | Column | None = option(
         None,
-        "Columns with the choices, separated by commas, or the one with lists of them.",
+        "Columns with the choices, separated by commas, or one column with lists of choices.",
         "COLUMNS",
         default="by the task",
         parse="columns",
     )
     marks: Column | None = column_option(
-        "Column with one number per word: 1 at the predicate whose roles are labeled.", default="none"
+        "Column with one number per word: 1 marks the predicate of semantic roles.", default="none"
     )
     first_span: Column | None = column_option(
-        "Column with the first span of an edge: [start, end] or start:end in characters, or the span itself."
+        "Column with the first span of an edge: [start, end] or start:end in characters, or the text of the span."
     )
-    second_span: Column | None = column_option("Column with its second span, likewise.")
+    second_span: Column | None = column_option("Column with the second span of an edge, in the same form.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +70,14 @@ class TaskModelOptions(Options):
 
     layer: str | int | None = option(
         None,
-        "Layer that the head reads, as for embed; mix is learned.",
+        "Layer that the head reads, as for embed; a mix is learned.",
         "LAYER",
         default="-1; over a frozen encoder, mix",
     )
     stack: str | None = option(
         None,
-        "Stack that the head reads, of a model that has two: encoder, or decoder, with the text on both sides.",
+        "Stack of a sequence-to-sequence model that the head reads: encoder, or decoder (both stacks then read the "
+        "text).",
         "STACK",
         default="by the model and the task",
     )
@@ -88,8 +89,8 @@ class TaskModelOptions(Options):
     )
     head: str | None = option(
         None,
-        "Head of the task: linear, mlp, mlp-batchnorm, bilstm, bilstm-attention, bcn, crf, bilstm-crf, cosine (of two "
-        "spans); text: the decoder writes it.",
+        "Head of the task: linear, mlp, mlp-batchnorm, bilstm, bilstm-attention, bcn, crf, bilstm-crf, cosine (of "
+        "two spans), text (the decoder generates the label).",
         "NAME",
         default="by the task and the model",
     )
@@ -100,9 +101,9 @@ class TaskModelOptions(Options):
     learning_rate: float | None = option(None, "Peak learning rate of the encoder.", "RATE", default=ENCODER)
     max_pieces: int | None = option(
         None,
-        "Sequence length, in pieces, specials included; longer texts are truncated, which is reported.",
+        "Maximum length in pieces, special pieces included; longer texts are truncated, with a warning.",
         "N",
-        default="512, or what the encoder reads",
+        default="512, or the encoder's maximum",
     )
 
 
@@ -112,7 +113,8 @@ class ReadoutOption(Options):
 
     readout: str | None = option(
         None,
-        "Vector of a whole text: first (the start special's), pooled, last, mean, max, concat (last, max and mean).",
+        "Vector of a whole text: first (that of the first special piece), pooled, last, mean, max, concat (last, max "
+        "and mean).",
         "NAME",
         default=ENCODER,
     )
@@ -123,37 +125,41 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
     """How a model is fitted to a task; None is what suits the encoder (`transfer.finetune_settings.chosen`)."""
 
     frozen: bool = option(
-        False, "Freeze the encoder: its vectors are computed once, and only the head learns.", flags="--frozen/--tuned"
+        False,
+        "Freeze the encoder: its vectors are computed once, and only the head is trained.",
+        flags="--frozen/--tuned",
     )
     reread_inputs: bool = option(
-        False, "Let the head read the words' vectors a second time, beside its own output (ELMo)."
+        False, "Concatenate the word vectors to the output of the head's BiLSTM as well (ELMo)."
     )
     at: VectorsAt = option(
         "input",
-        "Where the head's BiLSTM reads the model's vectors: input; between (between its first layer and the second, as "
-        "in TagLM) or output (beside its states). At the latter two the model is frozen, and the BiLSTM reads --inputs "
-        "first, char-cnn unless there are others.",
+        "Where the head's BiLSTM gets the model's vectors: input; between (between its first and second layer, as in "
+        "TagLM); output (beside its output). With between and output the model is frozen, and the BiLSTM reads "
+        "--inputs (default: char-cnn).",
         "PLACE",
     )
-    between: bool = option(False, "Short for --at between.")
-    head_layers: int | None = option(None, "Layers of the head's BiLSTM.", "N", default="1; with --at between, 2")
+    between: bool = option(False, "The same as --at between.")
+    head_layers: int | None = option(
+        None, "Number of layers of the head's BiLSTM.", "N", default="1; with --at between, 2"
+    )
     inputs: str | Sequence[Any] | None = option(
         None,
-        "Further inputs of the head, separated by commas (in Python also a list, with loaded models in it): frozen "
-        "models or files of static vectors, each perhaps with "
-        "its layer (glove.txt,models/elmo@mix), and char-cnn, word vectors and a character CNN that are learned.",
+        "Further inputs of the head, separated by commas (in Python a list, also of loaded models): frozen models or "
+        "files of static vectors, optionally with a layer (glove.txt,models/elmo@mix), and char-cnn (learned word "
+        "vectors with a character CNN).",
         "NAMES",
         default="none",
     )
     head_learning_rate: float | None = option(None, "Learning rate of the task head.", "RATE", default="the encoder's")
     ulmfit: bool = option(
         False,
-        "Fit a language model to texts as ULMFiT does, where no other option says otherwise: gradual unfreezing, layer "
-        "decay 1/2.6, a slanted triangle, readout concat, head mlp-batchnorm, chunks of 70 pieces.",
+        "ULMFiT's settings, for options that are not set: gradual unfreezing, layer decay 1/2.6, slanted triangular "
+        "schedule, readout concat, head mlp-batchnorm, chunks of 70 pieces.",
     )
     layer_decay: float | None = option(
         None,
-        "Factor of the learning rate from each layer of the encoder to the one below.",
+        "Factor of the learning rate from each layer of the encoder to the one below it.",
         "FACTOR",
         default="1; with --ulmfit, 1/2.6",
     )
@@ -166,46 +172,47 @@ class FinetuneOptions(TaskModelOptions, ReadoutOption):
     warmup: float = option(0.1, "Warmup: a share of the steps (below 1), or a number of steps.", "SHARE")
     gradual_unfreezing: bool | None = option(
         None,
-        "Unfreeze the layers one after another, from the top, one more each epoch (ULMFiT).",
+        "Unfreeze the layers from the top, one more in each epoch (ULMFiT).",
         default="with --ulmfit",
         flags="--gradual-unfreezing/--no-gradual-unfreezing",
     )
     chunk_length: int | None = option(
         None,
-        "Read rows in chunks of so many pieces, with the state of a recurrent encoder carried from one to the next; "
-        "gradients stay within a chunk, and texts are not truncated.",
+        "Read texts in chunks of N pieces, and carry the state of a recurrent encoder from chunk to chunk. Gradients "
+        "stay within a chunk, and texts are not truncated.",
         "N",
-        default="rows are whole; with --ulmfit and a recurrent encoder, 70",
+        default="no chunks; with --ulmfit and a recurrent encoder, 70",
     )
     read_last: int | None = option(
         None,
-        "Of rows in chunks, how many of the last pieces are read out and take gradients; those before make the state.",
+        "For texts in chunks: number of last pieces that are read out and get gradients; earlier pieces only update "
+        "the state.",
         "N",
         default="1400",
     )
     betas: Sequence[float] | None = option(
         None,
-        "How slowly AdamW forgets: the decay rates of its two moments, with a comma between them.",
+        "Betas of AdamW, separated by a comma.",
         "BETA1,BETA2",
         default="0.9,0.999; with --ulmfit, 0.7,0.99",
         parse="numbers",
     )
-    reinit_layers: int = option(0, "Top layers of the encoder to reinitialize.", "N")
-    weight_decay: float = option(0.01, "Weight decay of matrices; norms and biases have none.", "DECAY")
-    max_grad_norm: float | None = option(1.0, "Largest norm of all gradients together (gradient clipping).", "NORM")
+    reinit_layers: int = option(0, "Number of top layers of the encoder to reinitialize.", "N")
+    weight_decay: float = option(0.01, "Weight decay of matrices; norms and biases are not decayed.", "DECAY")
+    max_grad_norm: float | None = option(1.0, "Maximum norm of the gradients (gradient clipping).", "NORM")
     dtype: TransferDtype = option("auto", "Precision: auto (bf16 on a GPU, else fp32), fp32, bf16.", "DTYPE")
     compile: bool | None = option(
         None, "Record steps and replay them as CUDA graphs.", default="on a GPU", flags="--compile/--no-compile"
     )
     seeds: int | Sequence[int] = option(
-        1, "Number of seeds, counted from 0, or the seeds themselves, separated by commas.", "N", parse="seeds"
+        1, "Number of seeds (0, 1, …), or the seeds themselves, separated by commas.", "N", parse="seeds"
     )
     stride: int = option(128, "Pieces by which the windows of a long passage overlap.", "N")
     evaluations: int | None = option(
         None,
         "Evaluations on dev per epoch.",
         "N",
-        default="1; where dev has more items than train, after about as many training items as dev has",
+        default="1; if dev has more items than train, one per as many training items as dev has items",
     )
 
 
@@ -215,17 +222,19 @@ class FinetuneRunOptions(FinetuneOptions, DeviceOption, CostOption, ForceOption)
 
     model: Model | AnyPath | None = option(
         None,
-        "Model to fit: a packaged one (see: polyseme models), a model folder, the folder of a run, a file of word "
-        'vectors, or hub:owner/name; "none" for a head over word vectors of its own. For finetune also several, '
-        "separated by commas, that answer together by the mean of their probabilities.",
+        "Model to fit: a packaged model (see: polyseme models), a model folder, a run folder, a file of word "
+        "vectors, or hub:owner/name; none trains a head over word vectors of its own. finetune also takes several, "
+        "separated by commas, and averages their probabilities.",
         "MODEL",
         default=default_in_words("finetune"),
         flags="-m --model",
     )
-    cache: AnyPath | None = option(None, "Folder to keep frozen vectors in, for other runs.", "FOLDER", default="none")
-    checkpoint_seconds: float = option(CHECKPOINT_SECONDS, "Least number of seconds between checkpoints.", "SECONDS")
-    on_report: Callable[[StepReport], None] | None = callback("Called with how training goes, after each step.")
-    progress: Progress | None = callback("Called with the number of texts whose frozen vectors are computed, and all.")
+    cache: AnyPath | None = option(None, "Folder that caches frozen vectors for other runs.", "FOLDER", default="none")
+    checkpoint_seconds: float = option(CHECKPOINT_SECONDS, "Minimum number of seconds between checkpoints.", "SECONDS")
+    on_report: Callable[[StepReport], None] | None = callback("Called with a report after each step.")
+    progress: Progress | None = callback(
+        "Called with the number of texts whose frozen vectors are computed, and the total."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,17 +242,24 @@ class TaskDataOptions(TaskColumns, TableOptions):
     """How files of a task are read."""
 
     start: Column | None = column_option(
-        "Column with the character at which an answer starts.", default="the answer is looked for"
+        "Column with the start of the answer, in characters.", default="the answer is searched for"
     )
     regression: bool | None = option(
-        None, "Whether labels are numbers on a scale.", default="if they look so", flags="--regression/--labels"
+        None, "Treat labels as numbers (regression), or as classes.", default="detected", flags="--regression/--labels"
     )
-    separator: str | None = option(None, "What separates several labels of one row.", "TEXT", default="one label each")
+    separator: str | None = option(None, "Separator of several labels in one row.", "TEXT", default="one label each")
     scheme: str | None = option(
-        None, "Scheme that tags of spans are converted to: BIO, BIOES, IOB1.", "SCHEME", default="BIO or BIOES, as read"
+        None,
+        "Tagging scheme to convert span tags to: BIO, BIOES, IOB1.",
+        "SCHEME",
+        default="BIO or BIOES, as in the file",
     )
-    repair: bool = option(False, "Repair invalid tags and find misplaced answers, instead of refusing them.")
-    unseen: Unseen = option("refuse", "Labels of dev and test that train lacks: refuse, or keep (always wrong).", "HOW")
+    repair: bool = option(False, "Repair invalid tags and misplaced answers instead of refusing them.")
+    unseen: Unseen = option(
+        "refuse",
+        "What to do with labels of dev and test that train lacks: refuse, or keep (always counted as wrong).",
+        "ACTION",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +274,7 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
         ),
     )
     output: AnyPath | None = output_option(
-        "Folder of the fitted model: encoder, head, labels, report.json and report.html.", default="not kept"
+        "Folder for the fitted model: encoder, head, labels, report.json and report.html.", default="not kept"
     )
     data: AnyPath | None = option(None, "Folder with the data of a benchmark.", "FOLDER", default="none")
     train: Sources | None = option(
@@ -268,18 +284,16 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
         "FILE",
         default="the benchmark's",
     )
-    dev: Sources | None = option(
-        None, "Development file, which chooses the best step.", "FILE", default="a tenth of train"
-    )
-    test: Sources | None = option(None, "Test file, which is scored once, at the end.", "FILE", default="none")
+    dev: Sources | None = option(None, "Development file, to select the best step.", "FILE", default="a tenth of train")
+    test: Sources | None = option(None, "Test file, scored once at the end.", "FILE", default="none")
     train_share: str | int | Sequence[str | int] | None = option(
         None,
         "Shares or numbers of training items, separated by commas (1%,10%,100% or 100,1000), for a learning curve: "
-        "nested samples, stratified by label, of each seed its own. The model of the largest is kept.",
+        "nested samples, stratified by label, a different one for each seed. The model of the largest share is saved.",
         "SHARES",
         default="all items",
     )
-    scratch: bool = option(False, "Train the same architecture from random weights, too, and report both side by side.")
+    scratch: bool = option(False, "Also train the same architecture from random weights, and report both.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,10 +301,10 @@ class ItemLimits(Options):
     """How many items of each task are used."""
 
     train_items: int | None = option(
-        None, "Most training items of each task, evenly spaced.", "N", default="as the suite says, or all"
+        None, "Maximum number of training items per task, evenly spaced.", "N", default="the suite's, or all"
     )
     dev_items: int | None = option(
-        None, "Most dev items of each task, evenly spaced.", "N", default="as the suite says, or all"
+        None, "Maximum number of dev items per task, evenly spaced.", "N", default="the suite's, or all"
     )
 
 
@@ -305,12 +319,12 @@ class BenchmarkOptions(ItemLimits, FinetuneRunOptions):
             "cosine, frozen, tuned), babylm (nothing is fitted)."
         ),
     )
-    data: AnyPath = dataclasses.field(metadata=doc("Folder with the folders of the tasks.", "FOLDER"))
+    data: AnyPath = dataclasses.field(metadata=doc("Folder with one subfolder per task.", "FOLDER"))
     tasks: Sequence[str] = option(
-        (), "Tasks of the suite, separated by commas.  [default: those whose data is there]", "NAMES", parse="names"
+        (), "Tasks of the suite, separated by commas.  [default: those with data]", "NAMES", parse="names"
     )
     output: AnyPath | None = output_option(
-        "File of the table: .html (with a picture), .json or .md; or a folder for all three and one model per task.",
+        "Output file: .html (with a picture), .json or .md; or a folder for all three and one model per task.",
         default="not kept",
     )
     on_start: Callable[[str], None] | None = callback("Called with the name of each task as it begins.")
@@ -323,37 +337,38 @@ class PredictOptions(ReadingOptions, DeviceOption, RayOption, ForceOption):
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
     model: AnyPath | Model = dataclasses.field(
         metadata=doc(
-            "Model to predict with: a folder that finetune has written, or several, separated by commas, whose "
-            "probabilities are averaged.",
+            "Task model: a folder written by finetune; or several, separated by commas, whose probabilities are "
+            "averaged.",
             "MODEL",
             flags="-m --model",
         )
     )
     output: AnyPath | None = output_option(
-        "File of the predictions: .jsonl, .tsv, .parquet, or .conll for tags.", default="printed"
+        "Output file: .jsonl, .tsv, .parquet, or .conll for tags.", default="printed"
     )
-    second: str | None = option(
-        None, "Field with the second text, or with the question.", "NAME", default="as in training"
-    )
+    second: str | None = option(None, "Field with the second text or the question.", "NAME", default="as in training")
     choices: str | Sequence[str] = option(
         (),
-        "Fields with the choices, separated by commas, or the one with lists of them.  [default: as in training]",
+        "Fields with the choices, separated by commas, or one field with lists of choices.  [default: as in training]",
         "NAMES",
         parse="names",
     )
     marks: str | None = option(
         None,
-        "Field with one number per word: 1 at the predicate whose roles are labeled.",
+        "Field with one number per word: 1 marks the predicate of semantic roles.",
         "NAME",
         default="as in training",
     )
     first_span: FieldName | None = option(
         None, "Field with the first span of an edge.", "NAME", default="as in training"
     )
-    second_span: FieldName | None = option(None, "Field with its second span.", "NAME", default="as in training")
+    second_span: FieldName | None = option(
+        None, "Field with the second span of an edge.", "NAME", default="as in training"
+    )
     dtype: str = option(
         "auto",
-        "Precision to compute in: fp32, bf16, int8 (on a CPU); auto is fp32, or int8 if the weights are stored in it.",
+        "Precision of the computation: fp32, bf16, int8 (on a CPU); auto is int8 if the weights are stored in int8, "
+        "else fp32.",
         "DTYPE",
     )
     progress: Progress | None = callback(BYTES_DONE)
@@ -372,17 +387,15 @@ class PredictTextsOptions(Options):
         ),
     )
     field: str | None = option(
-        None, "Field of the text, or of its words, in a table.", default="as in training, or the only one there is"
+        None, "Field of the text, or of its words, in a table.", default="as in training, or the only one"
     )
-    second: FieldName | None = option(
-        None, "Field with the second text, or with the question.", default="as in training"
-    )
+    second: FieldName | None = option(None, "Field with the second text or the question.", default="as in training")
     choices: str | Sequence[str] = option((), "Fields with the choices, or the one with lists of them.")
     marks: FieldName | None = option(
         None, "Field with one number per word: 1 at the predicate.", default="as in training"
     )
     first_span: FieldName | None = option(None, "Field with the first span of an edge.", default="as in training")
-    second_span: FieldName | None = option(None, "Field with its second span.", default="as in training")
+    second_span: FieldName | None = option(None, "Field with the second span of an edge.", default="as in training")
     fields: str | Sequence[str] = option((), "Other fields to copy to the predictions, or all.")
 
 
@@ -399,27 +412,29 @@ class TradeoffsOptions(TaskColumns, ForceOption):
         ),
     )
     model: AnyPath = dataclasses.field(
-        metadata=doc("Task model: a folder that finetune has written.", "MODEL", flags="-m --model")
+        metadata=doc("Task model: a folder written by finetune.", "MODEL", flags="-m --model")
     )
     also: AnyPath | Sequence[AnyPath] = option(
         (),
-        "Folders of further models for the same labels, such as pruned and distilled ones, separated by commas.",
+        "Further models for the same labels, such as pruned or distilled ones: folders, separated by commas.",
         "MODELS",
         parse="names",
     )
     forms: str | Sequence[str] = option(
         (),
-        "Forms of the model, separated by commas: full (as it is in its folder), bf16, int8, onnx.  [default: all]",
+        "Forms of the model, separated by commas: full (as stored), bf16, int8, onnx.  [default: all]",
         "NAMES",
         parse="names",
     )
     data: AnyPath | None = option(None, "Folder with the data of a benchmark.", "FOLDER", default="none")
-    items: int | None = option(None, "Most items that are predicted, evenly spaced.", "N", default="all")
-    rounds: int = option(3, "How often each form is timed, in alternation.", "N")
+    items: int | None = option(None, "Maximum number of items to predict, evenly spaced.", "N", default="all")
+    rounds: int = option(3, "Number of times each form is timed, in alternation.", "N")
     output: AnyPath | None = output_option(
-        "File of the table: .json, .tsv, .html, .png or .svg; .jsonl has one line per item and form."
+        "Output file: .json, .tsv, .html, .png or .svg; .jsonl has one line per item and form."
     )
-    progress: Progress | None = callback("Called with the number of items done, and of all, over all forms and rounds.")
+    progress: Progress | None = callback(
+        "Called with the number of finished items over all forms and rounds, and the total."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -440,26 +455,30 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     data: AnyPath | None = option(None, "File or folder with the data of the benchmark.", "PATH", default="none")
     pairs: int | None = option(
         None,
-        "Most pairs of each group (of BLiMP: of each paradigm) that are scored, evenly spaced.",
+        "Maximum number of pairs per group (for BLiMP: per paradigm), evenly spaced.",
         "N",
         default="all",
     )
     curve: bool = option(
         False,
-        "Evaluate every model that a pretraining run kept at a number of words, and its last one: the score against "
-        "words seen.",
+        "Learning curve: evaluate all models that a pretraining run saved with --keep-at-words, and the final one.",
     )
     among: Among = option(
-        "words", "For cloze: what answers are ranked among: all whole words, or the answers of their group.", "WHICH"
+        "words",
+        "For cloze: candidates that the answer is ranked among: words (all whole words), or answers (the "
+        "answers of its group).",
+        "CANDIDATES",
     )
-    max_pieces: int | None = option(None, "For cloze: most pieces of a word.", "N", default="3")
+    max_pieces: int | None = option(None, "For cloze: maximum number of pieces of a word.", "N", default="3")
     source: AnyPath | None = option(
-        None, "For bleu: file of the texts to evaluate, one per line.", "FILE", default="none", flags="--in"
+        None, "For bleu: file with the texts to evaluate, one per line.", "FILE", default="none", flags="--in"
     )
     reference: AnyPath | Sequence[AnyPath] = option(
-        (), "For bleu: file of their references; may be given several times.", "FILE", parse="several"
+        (), "For bleu: file with the reference texts; may be given several times.", "FILE", parse="several"
     )
     output: AnyPath | None = output_option(
-        "File of the report: .json, .tsv, .html, .png or .svg; .jsonl has one line per item (of a curve: per model)."
+        "Output file: .json, .tsv, .html, .png or .svg; .jsonl has one line per item (with --curve: per model)."
     )
-    progress: Progress | None = callback("Called with the number of pieces (of a task: items) done, and of all.")
+    progress: Progress | None = callback(
+        "Called with the number of finished pieces (for a task: items), and the total."
+    )

@@ -43,21 +43,21 @@ class MaskOptions(Options):
 
     hide: Hide | None = option(
         None,
-        "What is hidden from a masked model besides the piece that it predicts: its whole word, nothing (piece), or "
+        "What a masked model cannot see while it predicts a piece: the whole word, only the piece, or the piece and "
         "the rest of its word (left-to-right).",
         "UNIT",
-        default="word; for the evaluation babylm, piece",
+        default="word; for evaluate babylm, piece",
     )
     order: str | Sequence[int] | None = option(
         None,
-        "Order of prediction: left-to-right, right-to-left or both for a two-way model (ELMo); for one that knows any "
-        "order (XLNet) also positions of pieces, as in 3,2,4,1.",
+        "Order of prediction: left-to-right; for two-way models (ELMo) also right-to-left or both; for any-order "
+        "models (XLNet) also positions of pieces, such as 3,2,4,1.",
         "ORDER",
         default="left-to-right",
     )
     stride: int | None = option(
         None,
-        "Pieces by which the window of a causal model moves in a text that is longer than it reads.",
+        "Number of pieces by which the window of a causal model moves in a text longer than its context.",
         "N",
         default="half a window",
     )
@@ -69,20 +69,18 @@ class ScoringOptions(MaskOptions):
 
     word_probability: WordProbability = option(
         "pieces",
-        "How a word's probability follows from those of its pieces: pieces (their product), or corrected, so that all "
-        "words that may come next sum to 1 where pieces carry the blank before a word (Pimentel and Meister 2024).",
+        "Probability of a word: pieces (the product over its pieces), or corrected (the words that may come next sum "
+        "to 1 even if pieces include the preceding space; Pimentel and Meister 2024).",
         "METHOD",
     )
-    marked: bool = option(
-        False, "Score only the span of words that each text has in [brackets], given the rest that the model sees."
-    )
+    marked: bool = option(False, "Score only the span in [brackets] in each text, given its context.")
     neural_cache: bool = option(
-        False, "Mix a causal model's predictions with those of a cache of the text's own last pieces."
+        False, "Mix a causal model's predictions with those of a neural cache over the last pieces of the text."
     )
-    cache_size: int = option(2000, "Pieces of a text that the neural cache keeps.", "N")
-    cache_share: float = option(0.1, "Share of the probability that is the neural cache's (the paper's λ).", "SHARE")
+    cache_size: int = option(2000, "Size of the neural cache, in pieces.", "N")
+    cache_share: float = option(0.1, "Weight of the neural cache in the mixture (the paper's λ).", "SHARE")
     cache_sharpness: float = option(
-        0.3, "Weight of the states' similarity in the neural cache (the paper's θ); 0 only counts pieces.", "NUMBER"
+        0.3, "Weight of state similarity in the neural cache (the paper's θ); with 0 it only counts pieces.", "NUMBER"
     )
 
 
@@ -91,59 +89,62 @@ class DecodingOptions(Options):
     """How texts are written: which piece follows, and when a text ends."""
 
     max_new: int | None = option(
-        None, "Most pieces written per text.", "N", default="the model's, or 20; by a model that reads sources, 200"
+        None,
+        "Maximum number of pieces to generate per text.",
+        "N",
+        default="the model's, or 20; 200 for sequence-to-sequence models",
     )
-    min_new: int | None = option(None, "Pieces before which no text ends by itself.", "N", default="the model's, or 0")
+    min_new: int | None = option(
+        None, "Minimum number of pieces before a text may end.", "N", default="the model's, or 0"
+    )
     temperature: float | None = option(
         None,
-        "Temperature of sampling: below 1 the probable pieces become more so, 0 takes the most probable one each time.",
+        "Sampling temperature: below 1 sharpens the distribution; 0 always takes the most probable piece.",
         "T",
-        default="the model's, or 0.8; 1 with top-k or top-p; 0 with a beam, or by a model that reads sources",
+        default="the model's, or 0.8; 1 with --top-k or --top-p; 0 with --beam or for sequence-to-sequence models",
     )
-    top_k: int | None = option(None, "Sample among the N most probable pieces.", "N", default="all")
+    top_k: int | None = option(None, "Sample from the N most probable pieces.", "N", default="all")
     top_p: float | None = option(
         None,
-        "Sample among the fewest most probable pieces with this share of the probability.",
+        "Sample from the smallest set of most probable pieces with this total probability (nucleus sampling).",
         "SHARE",
-        default="0.95; all, where temperature or top-k is set",
+        default="0.95; 1 if --temperature or --top-k is set",
     )
-    greedy: bool = option(False, "Take the most probable piece each time, instead of sampling; as temperature 0.")
-    beam: int | None = option(
-        None, "Beam size: how many texts per prompt are kept side by side.", "N", default="the model's, or 1"
-    )
+    greedy: bool = option(False, "Always take the most probable piece instead of sampling, as with temperature 0.")
+    beam: int | None = option(None, "Beam size.", "N", default="the model's, or 1")
     length_penalty: float | None = option(
         None,
-        "In a beam, a text's score is its log-probability divided by its length to this power.",
+        "In beam search, divide the log-probability of a text by its length to this power.",
         "POWER",
         default="the model's, or 1",
     )
     early_stopping: EarlyStopping | None = option(
         None,
-        "When a beam ends: on (True) once it is full of finished texts, off (False) once a better one is unlikely, "
-        "never once it is impossible.",
+        "When beam search stops: on (True) once enough texts are finished, off (False) once a better text is "
+        "unlikely, never once a better text is impossible.",
         "WHEN",
         parse="early_stopping",
         default="the model's, or off",
     )
-    n: int = option(1, "Texts per prompt: samples, or the best of a beam.", "N")
+    n: int = option(1, "Number of texts per prompt: samples, or the best of a beam.", "N")
     repetition_penalty: float | None = option(
         None,
-        "Factor by which pieces that occur in the text already, prompt included, get less likely.",
+        "Penalty on pieces that already occur in the text or the prompt; 1 is none.",
         "FACTOR",
         default="the model's, or 1",
     )
     no_repeat_ngram: int | None = option(
-        None, "Never repeat a sequence of N pieces; 0 is no bound.", "N", default="the model's, or 0"
+        None, "Never repeat a sequence of N pieces; 0 allows all.", "N", default="the model's, or 0"
     )
     stop: str | Sequence[str] = option(
-        (), "String before which a text ends; may be given several times.", "TEXT", parse="several"
+        (), "Stop before this string; may be given several times.", "TEXT", parse="several"
     )
     seed: int = option(0, "Seed of sampling.", "N")
     stride: int | None = option(
         None,
-        "Pieces by which the window moves when a text fills the model's positions.",
+        "Number of pieces by which the window moves when a text exceeds the model's positions.",
         "N",
-        default="such a text is refused",
+        default="longer texts are refused",
     )
 
 
@@ -157,17 +158,17 @@ class GenerateOptions(DecodingOptions, ReadingOptions, LoadOptions, ForceOption)
     )
     source: Sources | None = option(
         None,
-        f"Prompts in files; an output is needed then. {SOURCES}",
+        f"Files with prompts; requires an output. {SOURCES}",
         "INPUT",
-        default="the prompts",
+        default="none",
         flags="--in",
         parse="files",
     )
     output: AnyPath | None = output_option(
-        "File of the texts: .jsonl for one record per text, with its score; any other ending for plain lines.",
+        "Output file: .jsonl for one record per text, with its score; any other suffix for plain lines.",
         default="printed",
     )
-    batch_size: int | None = option(None, "Batch size: texts written side by side.", "N", default="16, on a GPU 64")
+    batch_size: int | None = option(None, "Batch size, in texts.", "N", default="16; on a GPU 64")
     on_start: Callable[[bool], None] | None = callback(
         "Called once, before anything is written, with whether texts continue their prompts."
     )
@@ -183,7 +184,7 @@ class GenerateTextsOptions(DecodingOptions):
     """What `Model.generate` takes."""
 
     prompts: str | Sequence[str] = dataclasses.field(kw_only=False, metadata=doc("One text to continue, or several."))
-    batch_size: int | None = option(None, "Batch size: texts written side by side.", default="16, on a GPU 64")
+    batch_size: int | None = option(None, "Batch size, in texts.", default="16; on a GPU 64")
     on_text: OnText | None = callback(
         "Called with new text: the prompt's position, the number of the text, what is added to it."
     )
@@ -197,17 +198,17 @@ class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, RayOption, Fo
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
     source: AnyPath | None = option(
         None,
-        "For a model with a decoder: file with the source of each text, in the same order, read as the texts are.",
+        "For sequence-to-sequence models: file with the source of each text, in the same order and format.",
         "FILE",
         default="none",
     )
     source_field: FieldName | None = option(
-        None, "Field of that file with the source.", "NAME", default="that of the texts"
+        None, "Field of the --source file with the source.", "NAME", default="as for the texts"
     )
     output: AnyPath | None = output_option(
-        "File of the scores: .csv, .tsv, .jsonl, .parquet, or .html with the text shaded.", default="printed"
+        "Output file: .csv, .tsv, .jsonl, .parquet, or .html with the text shaded.", default="printed"
     )
-    by: By = option("word", "What has a score of its own: word, piece, byte, text.", "UNIT")
+    by: By = option("word", "Unit to score: word, piece, byte, text.", "UNIT")
     progress: Progress | None = callback(BYTES_DONE)
 
 
@@ -217,8 +218,8 @@ class InterpolateOptions(TextOptions, DeviceOption, ForceOption):
 
     model: AnyPath | Sequence[AnyPath | Model] = dataclasses.field(
         metadata=doc(
-            "Models to mix, two or more, over the same tokenizer: folders, folders of runs, .arpa files; given once "
-            "for each.",
+            "Model to mix; given two or more times. The models must share a tokenizer: folders, run folders, .arpa "
+            "files.",
             "MODEL",
             flags="-m --model",
             parse="files",
@@ -226,13 +227,13 @@ class InterpolateOptions(TextOptions, DeviceOption, ForceOption):
     )
     source: Sources = dataclasses.field(
         metadata=doc(
-            "Texts that no model has seen, which the weights are fitted to; may be given several times." + IN_MEMORY,
+            "Held-out texts, unseen in training, to fit the weights to; may be given several times." + IN_MEMORY,
             "INPUT",
             flags="--held-out",
             parse="files",
         )
     )
-    output: AnyPath | None = output_option("Folder of the mixture, with its models in it.", default="not kept")
+    output: AnyPath | None = output_option("Folder of the mixture, with copies of its models.", default="not kept")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +244,7 @@ class ScoreTextsOptions(ScoringOptions, BatchOption):
         kw_only=False, metadata=doc("Strings, which are split into words, or lists of words, which stay as they are.")
     )
     source: Texts | None = option(
-        None, "For a model with a decoder: the source of each text, in the same order.", default="none"
+        None, "For sequence-to-sequence models: the source of each text, in the same order.", default="none"
     )
 
 
@@ -254,20 +255,22 @@ class FillTextOptions(Options):
     text: str = dataclasses.field(
         kw_only=False, metadata=doc("A text with [MASK] where a piece, a word or a span is missing.")
     )
-    top: int = option(5, "Candidates listed per mask; of several masks together, candidates for all of them.", "N")
+    top: int = option(
+        5, "Number of candidates to list per mask; with --whole-words and several masks, for all of them together.", "N"
+    )
     whole_words: bool = option(
         False,
-        "Fill each mask with a whole word of one or more pieces, several masks together, instead of a single piece "
-        "each by itself.",
+        "Fill masks with whole words of one or more pieces, several masks jointly, instead of each mask with a "
+        "single piece.",
     )
     targets: str | Sequence[str] = option(
-        (), "Compare only these answers, with commas between them.", "WORDS", parse="names"
+        (), "Compare only these answers, separated by commas.", "WORDS", parse="names"
     )
-    max_pieces: int | None = option(None, "Most pieces of a word or span.", "N", default="3")
+    max_pieces: int | None = option(None, "Maximum number of pieces of a word or span.", "N", default="3")
     hide: WordHide | None = option(
         None,
-        "What is hidden from a masked model besides the piece of a word that it predicts: the pieces after it "
-        "(left-to-right), or all others (word), which is quicker.",
+        "What a masked model cannot see while it predicts a piece of a word: the pieces after it (left-to-right), or "
+        "all others (word, faster).",
         "UNIT",
         default="left-to-right",
     )

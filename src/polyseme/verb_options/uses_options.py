@@ -28,29 +28,29 @@ class WordUsesOptions(IndexOptions):
     )
     index: AnyPath | None = option(
         None,
-        "Folder of an index of all words of the texts, at the layer and at layer 0 (as similar --against 0 makes it): "
-        "made if it is not there, and used by the next call.",
+        "Folder of an index of all words of the texts at --layer and layer 0 (the same as that of similar --against "
+        "0): built if it does not exist, and used again afterwards.",
         "FOLDER",
-        default="no index is kept",
+        default="none",
     )
-    output: AnyPath | None = output_option("File of the findings: a page (.html), .json, or a table (.tsv, .csv).")
+    output: AnyPath | None = output_option("Output file: a page (.html), .json, or a table (.tsv, .csv).")
     sentence: str | Sequence[str] = option(
         (),
-        "Sentence with the word, whose use goes into the matrix; given once for each.",
+        "Sentence with the word, to include in the matrix; may be given several times.",
         "TEXT",
         parse="several",
     )
     static: AnyPath | Model | None = option(
         None,
-        "Model whose context-free neighbors of the word are listed, such as a file of GloVe's.",
+        "Model of the context-free neighbors, such as a GloVe file.",
         "MODEL",
-        default="the model's own layer 0, averaged over the uses of each word",
+        default="layer 0 of the model, averaged over the uses of each word",
     )
-    top: int = option(10, "Context-free neighbors that are listed.", "N")
-    near: int = option(2, "Nearest uses that are listed of each use.", "N")
-    shown: int = option(8, "Uses of the texts in the matrix, those that differ most.", "N")
-    max_uses: int = option(200, "Uses of the texts that are compared by layer, drawn at random.", "N")
-    seed: int = option(0, "Seed of this draw.", "N")
+    top: int = option(10, "Number of context-free neighbors to list.", "N")
+    near: int = option(2, "Number of nearest uses to list per use.", "N")
+    shown: int = option(8, "Number of uses from the texts in the matrix: those that differ most.", "N")
+    max_uses: int = option(200, "Number of uses from the texts to compare by layer, sampled at random.", "N")
+    seed: int = option(0, "Seed of the sampling.", "N")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -39,13 +39,13 @@ class EmbedderOptions(LayerOptions, StackOption):
 
     carry_state: bool = option(
         False,
-        "Let a recurrent encoder carry its state from text to text, as the original ELMo did: 64 texts side by side, "
-        "each from where the one 64 before it ended. Interrupted work then restarts.",
+        "Carry the state of a recurrent encoder from text to text, as the original ELMo did: texts run in batches of "
+        "64, and each starts from the final state of the text 64 before it. Interrupted work then restarts.",
     )
     pool_uses: str | None = option(
         None,
-        "Put beside each word's vector the min, mean or max of those of all uses of the same word so far in the run "
-        "(pooled Flair): the result depends on the order of the texts. Interrupted work then restarts.",
+        "Concatenate to each word's vector the min, mean or max of the vectors of all earlier uses of the same word "
+        "and this one (pooled Flair). The result depends on the order of the texts. Interrupted work then restarts.",
         "KIND",
         default="no",
     )
@@ -55,13 +55,13 @@ class EmbedderOptions(LayerOptions, StackOption):
 class PerOptions(Options):
     """What gets a vector."""
 
-    per: Per = option("word", "What gets a vector: every word, or every text.", "UNIT")
+    per: Per = option("word", "Unit that gets a vector: word or text.", "UNIT")
     text_pool: str | None = option(
         None,
-        "How a text becomes one vector: words (the mean of its words); mean, first, last or max of all its pieces, "
-        "special ones included; model (as a sentence-transformers model says).",
+        "Pooling of a text into one vector: words (mean of its word vectors); mean, first, last or max over all its "
+        "pieces, special pieces included; model (as a sentence-transformers model defines it).",
         "POOLING",
-        default="model where it says so, else words",
+        default="model if it defines one, else words",
     )
 
 
@@ -77,34 +77,34 @@ class EmbedOptions(EmbedderOptions, PerOptions, ReadingOptions, ComputeOptions, 
     sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
     output: AnyPath = dataclasses.field(
         metadata=doc(
-            "File of the vectors: .parquet, .npz, .safetensors, .h5 or .jsonl; .csv or .tsv for one row per word; with "
-            "shard rows, a folder.",
+            "Output file: .parquet, .npz, .safetensors, .h5 or .jsonl; .csv or .tsv for one row per word; with "
+            "--shard-rows, a folder.",
             "OUTPUT",
             flags="-o --output",
         )
     )
     store: Store | None = option(
         None,
-        "Precision of the stored numbers: fp32, fp16, bf16 (.safetensors only), fp64.",
+        "Precision of the stored vectors: fp32, fp16, bf16 (.safetensors only), fp64.",
         "DTYPE",
-        default="fp32; of a model in fp64, fp64",
+        default="fp32; fp64 if the model runs in fp64",
     )
     long: bool = option(
         False,
         "Write a table with one row per word (id, position, word, start, end, fields, vector), for R and pandas: "
-        ".parquet, or .csv and .tsv, which always are such tables.",
+        ".parquet; .csv and .tsv always have this form.",
     )
     columns: str | Sequence[str] = option(
         (),
-        "Columns of that table, separated by commas: id, position, word, start, end, text, fields, vector, or single "
-        "numbers of it (v0, v17).  [default: all but text]",
+        "Columns of the table with one row per word, separated by commas: id, position, word, start, end, text, "
+        "fields, vector, or single dimensions (v0, v17).  [default: all but text]",
         "NAMES",
         parse="names",
     )
     shard_rows: int | None = option(
-        None, "Texts per file; the output is then a folder of files.", "N", default="one file"
+        None, "Split the output into files of N texts each; the output is then a folder.", "N", default="one file"
     )
-    shard_format: str = option("parquet", "Format of these files: parquet, npz, safetensors, h5, jsonl.", "FORMAT")
+    shard_format: str = option("parquet", "Format of the shards: parquet, npz, safetensors, h5, jsonl.", "FORMAT")
     progress: Progress | None = callback(BYTES_DONE)
 
 
@@ -124,7 +124,7 @@ class UsesOptions(LayerOptions, TextOptions, ComputeOptions, ForceOption):
     progress: Progress | None = callback(BYTES_DONE)
 
 
-USES_SOURCE = f"Texts in which to look for uses, or vectors that embed made of them. {SOURCES}"
+USES_SOURCE = f"Texts in which to look for uses, or the output of embed. {SOURCES}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +134,9 @@ class IndexOptions(UsesOptions, ReadingOptions):
     source: Sources | None = option(None, USES_SOURCE, "INPUT", default="the index", flags="--in", parse="files")
     index: AnyPath | None = option(
         None,
-        "Folder of an index: made from the texts if it is not there, and searched without them once it is.",
+        "Folder of an index: built from the texts if it does not exist, and searched without them afterwards.",
         "FOLDER",
-        default="no index is kept",
+        default="none",
     )
 
 
@@ -145,25 +145,26 @@ class SimilarOptions(IndexOptions):
     """What `similar` takes."""
 
     text: str = dataclasses.field(
-        kw_only=False, metadata=doc(r"Text with the word in [brackets]; a bracket of its own is written `\[` or `\]`.")
+        kw_only=False, metadata=doc(r"Text with the word in [brackets]; a literal bracket is written `\[` or `\]`.")
     )
-    top: int = option(10, "Uses per list.", "N")
+    top: int = option(10, "Number of uses per list.", "N")
     against: str | int | Model | None = option(
         None,
-        "What else neighbors are listed of: a layer (0 shows those without context) or a model, perhaps with its layer "
-        "(glove.txt, models/elmo@-1).",
+        "Also list the neighbors at another layer (0: without context) or in another model, optionally with its "
+        "layer (glove.txt, models/elmo@-1).",
         "LAYER|MODEL",
         default="none",
     )
     center: bool = option(
         True,
-        "Compare uses of the marked word without their mean, which is the word's and not its senses' (the default).",
+        "Subtract the mean vector of the marked word's uses before comparing them, which brings out its senses (the "
+        "default).",
         flags="--center/--no-center",
     )
     same_word: bool | None = option(
         None, "Only uses of the marked word, or only of other words.", default="both", flags="--same-word/--other-words"
     )
-    output: AnyPath | None = output_option("File of the result: .json or .html.")
+    output: AnyPath | None = output_option("Output file: .json or .html.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,28 +172,31 @@ class SensesOptions(IndexOptions):
     """What `senses` takes."""
 
     word: str = dataclasses.field(kw_only=False, metadata=doc("The word, in any case."))
-    output: AnyPath | None = output_option("File of the senses: .html, .png, .svg or .json.")
-    n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
+    output: AnyPath | None = output_option("Output file: .html, .png, .svg or .json.")
+    n_senses: int | None = option(None, "Number of senses.", "N", default="estimated")
     context: int = option(
-        5, "Words on each side whose vectors count, together as much as the word's own; 0: only the word's own.", "N"
+        5,
+        "Context words on each side whose vectors are included; together they weigh as much as the word itself. "
+        "0: the word only.",
+        "N",
     )
     apply: AnyPath | None = option(
         None,
-        "File of senses (.json) that were found before: each use gets one of them.",
+        "Senses file (.json) of an earlier run: each use is assigned one of its senses.",
         "FILE",
-        default="senses are found in the uses",
+        default="cluster these uses",
     )
     names: AnyPath | Model | None = option(
         None,
-        "Model that fills masks, to name senses by what could replace the word; or none: by neighbors only.",
+        "Masked model that names senses by likely replacements of the word; none: name them by neighbors only.",
         "MODEL",
-        default="the model itself if it fills masks, else english-encoder if it is installed",
+        default="the model itself if it can fill masks, else english-encoder if it is installed",
     )
     wordnet: AnyPath | None = option(
-        None, "Folder of WordNet's database files: its nearest glosses go beside each sense.", "FOLDER", default="none"
+        None, "Folder of WordNet's database files, to show the nearest glosses of each sense.", "FOLDER", default="none"
     )
     map: str = option("pca", "Projection of the map: pca, tsne, umap.", "MAP")
-    seed: int = option(0, "Seed of clusters and projection.", "N")
+    seed: int = option(0, "Seed of the clustering and the projection.", "N")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,27 +207,27 @@ class ConcordanceOptions(LayerOptions, ReadingOptions, ComputeOptions, ForceOpti
     source: Sources = dataclasses.field(
         metadata=doc(f"Texts in which to look for matches. {SOURCES}", "INPUT", flags="--in", parse="files")
     )
-    output: AnyPath | None = output_option("File of the lines: .txt, .csv, .html or .json.", default="printed")
+    output: AnyPath | None = output_option("Output file: .txt, .csv, .html or .json.", default="printed")
     match: MatchKind = option(
         "word",
-        "What is looked for: word (one or several, by form), lemma (of a treebank), or pattern (a regular expression "
-        "over the text; a text on which it takes too long is refused).",
+        "What QUERY is: word (one or several, by form), lemma (of a treebank), or pattern (a regular expression over "
+        "the text; a text on which it takes too long is refused).",
         "KIND",
     )
-    match_case: bool = option(False, "Tell capital and small letters apart.")
+    match_case: bool = option(False, "Match case.")
     width: int = option(40, "Characters shown on each side of a match.", "N")
     sort: Sort | None = option(
         None,
-        "Order of the lines: text, left, right (the words on that side), similarity (to a marked use), sense.",
+        "Order of the lines: text, left or right (by the words on that side), similarity (to a marked use), sense.",
         "ORDER",
         default="text; with a marked use, similarity",
     )
     like: str | None = option(
-        None, r"Text with a use in [brackets], to whose vector lines are compared.", "TEXT", default="none"
+        None, "Text with a word in [brackets]: lines are ranked by similarity to this use.", "TEXT", default="none"
     )
-    n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
-    sample: int | None = option(None, "Lines to draw at random.", "N", default="all")
-    seed: int = option(0, "Seed of the sample and of the senses.", "N")
+    n_senses: int | None = option(None, "Number of senses.", "N", default="estimated")
+    sample: int | None = option(None, "Number of lines to sample at random.", "N", default="all")
+    seed: int = option(0, "Seed of the sample and the senses.", "N")
     progress: Progress | None = callback(BYTES_DONE)
 
 
@@ -231,7 +235,7 @@ class ConcordanceOptions(LayerOptions, ReadingOptions, ComputeOptions, ForceOpti
 class OneWordOptions(Options):
     """What `compare` takes for one word."""
 
-    n_senses: int | None = option(None, "Number of senses.", "N", default="as many as are found")
+    n_senses: int | None = option(None, "Number of senses.", "N", default="estimated")
     map: str = option("pca", "Projection of the map: pca, tsne, umap.", "MAP")
 
 
@@ -239,9 +243,9 @@ class OneWordOptions(Options):
 class AllWordsOptions(Options):
     """What `compare` takes for all words."""
 
-    top: int = option(50, "Words that are listed where all are compared.", "N")
-    min_uses: int = option(20, "Uses in each corpus from which a word is compared.", "N")
-    max_words: int = option(2000, "Words that are compared at most, the most frequent ones.", "N")
+    top: int = option(50, "Number of words to list when all are compared.", "N")
+    min_uses: int = option(20, "Minimum number of uses in each corpus for a word to be compared.", "N")
+    max_words: int = option(2000, "Maximum number of words to compare: the most frequent ones.", "N")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,18 +258,21 @@ class CompareOptions(OneWordOptions, AllWordsOptions, UsesOptions):
     source: Sequence[Sources] = dataclasses.field(
         metadata=doc("The two corpora: files, folders or patterns, one for each.", "INPUT", flags="--in", parse="files")
     )
-    output: AnyPath | None = output_option("File of the comparison: .html, .json or .csv.")
+    output: AnyPath | None = output_option("Output file: .html, .json or .csv.")
     max_uses: int | None = option(
-        None, "Uses of a word that are drawn from each corpus.", "N", default="1000 of one word, 100 of all words"
+        None,
+        "Maximum number of uses of a word sampled from each corpus.",
+        "N",
+        default="1000 for one word, 100 for all words",
     )
     group_by: str | None = option(
         None,
-        "What the test exchanges between the corpora as a whole: texts, blocks (the lines between two empty ones), or "
-        "the value of a field, such as a document or an author.",
+        "Unit that the permutation test exchanges as a whole: texts, blocks (lines between empty lines), or the name "
+        "of a field, such as document or author.",
         "UNIT",
-        default="blocks where an input has empty lines, else texts",
+        default="blocks if an input has empty lines, else texts",
     )
-    seed: int = option(0, "Seed of draws, clusters and projection.", "N")
+    seed: int = option(0, "Seed of the sampling, the clustering and the projection.", "N")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,5 +282,5 @@ class PiecesOptions(StackOption, DeviceOptions, ForceOption):
     text: str | Sequence[str] = dataclasses.field(kw_only=False, metadata=doc("A text, or its words."))
     attentions: bool = option(False, "Include the attention weights of every layer.")
     output: AnyPath | None = output_option(
-        "File of ids, spans and the states of every layer: .npz.", default="not kept"
+        "Output file with IDs, spans and the states of every layer: .npz.", default="not kept"
     )
