@@ -190,39 +190,41 @@ class _Batches:
     """Sentences of similar length together, in the same batches in every epoch."""
 
     def __init__(
-        self, data: ParsedVectors, numbers: Sequence[int], settings: StructuralSettings, factors: Floats, device: str
-    ) -> None:
-        self.data, self.kind, self.device = data, settings.kind, device
-        self.factors = torch.from_numpy(factors).to(device)[:, None, None, None]
-        kind, size = settings.kind, settings.batch_size
-        self.starts = data.starts()
+        self, data: ParsedVectors, vectors: Tensor, numbers: Sequence[int], settings: StructuralSettings,
+        factors: Floats, device: str,
+    ) -> None:  # fmt: skip
+        self.vectors, self.device = vectors, device
+        self.dtype = vectors.dtype if vectors.dtype == torch.float64 else torch.float32
+        self.factors = torch.from_numpy(factors).to(device, self.dtype)[:, None, None, None]
         ordered = sorted(numbers, key=lambda number: len(data.trees[number]))
-        self.groups = [ordered[first : first + size] for first in range(0, len(ordered), size)]
-        self.gold = {number: gold_of(kind, data.trees[number]) for number in ordered}
+        groups = [ordered[first : first + settings.batch_size] for first in range(0, len(ordered), settings.batch_size)]
+        starts = data.starts()
+        self.parts = [
+            self._part([data.trees[number] for number in group], starts[group], settings.kind) for group in groups
+        ]
+
+    def _part(
+        self, trees: Sequence[Tree], starts: NDArray[np.int64], kind: StructuralKind
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """Where the words of a batch are in `vectors`, [R, T], −1 beyond a sentence; gold, and lengths."""
+        lengths = [len(tree) for tree in trees]
+        longest = max(lengths)
+        places = np.full((len(trees), longest), -1, np.int64)
+        gold = np.full((len(trees), *([longest] * (2 if kind == "distance" else 1))), -1, np.int64)
+        for row, (tree, start, length) in enumerate(zip(trees, starts, lengths, strict=True)):
+            places[row, :length] = np.arange(start, start + length)
+            gold[(row, slice(length), slice(length))[: gold.ndim]] = gold_of(kind, tree)
+        to = self.device
+        return torch.from_numpy(places).to(to), torch.from_numpy(gold).to(to), torch.tensor(lengths, device=to)
 
     def __len__(self) -> int:
-        return len(self.groups)
+        return len(self.parts)
 
     def __getitem__(self, place: int) -> _Batch:
-        group = self.groups[place]
-        lengths = [len(self.data.trees[number]) for number in group]
-        longest = max(lengths)
-        _, n_layers, width = self.data.vectors.shape
-        vectors = np.zeros((len(group), longest, n_layers, width), self.data.vectors.dtype)
-        shape = (longest, longest) if self.kind == "distance" else (longest,)
-        gold = np.full((len(group), *shape), -1, np.int64)
-        for row, (number, length) in enumerate(zip(group, lengths, strict=True)):
-            start = self.starts[number]
-            vectors[row, :length] = self.data.vectors[start : start + length]
-            there = (row, slice(length), slice(length))[: 1 + len(shape)]
-            gold[there] = self.gold[number]
-        moved = torch.from_numpy(vectors).to(self.device)
-        dtype = moved.dtype if moved.dtype == torch.float64 else torch.float32
-        return _Batch(
-            moved.to(dtype).permute(2, 0, 1, 3) * self.factors.to(dtype),
-            torch.from_numpy(gold).to(self.device),
-            torch.tensor(lengths, device=self.device),
-        )
+        places, gold, lengths = self.parts[place]
+        vectors = self.vectors[places.clamp(min=0).to(self.vectors.device)].to(self.device, self.dtype)  # [R, T, L, D]
+        vectors = vectors.masked_fill_((places < 0)[:, :, None, None], 0.0).permute(2, 0, 1, 3)
+        return _Batch(vectors * self.factors, gold, lengths)
 
 
 class _Adam:
@@ -272,12 +274,13 @@ def train_maps(
     numbers = range(len(data.trees))
     others = [number for number in numbers if number % HELD_OUT != HELD_OUT - 1]
     factors = DEVIATION / data.deviations()
-    train = _Batches(data, others, settings, factors, device)
-    held_out = _Batches(data, [*numbers[HELD_OUT - 1 :: HELD_OUT]], settings, factors, device)
+    vectors = _on_device(data.vectors, device)
+    train = _Batches(data, vectors, others, settings, factors, device)
+    held_out = _Batches(data, vectors, [*numbers[HELD_OUT - 1 :: HELD_OUT]], settings, factors, device)
     _, n_layers, width = data.vectors.shape
     rank = width if settings.rank is None else min(settings.rank, width)
     generator = torch.Generator().manual_seed(settings.seed)
-    dtype = train[0].vectors.dtype
+    dtype = train.dtype
     maps = (torch.rand(n_layers, width, rank, generator=generator, dtype=dtype) * 2 - 1) * INITIAL
     maps = maps.to(device)
     adam = _Adam(maps, settings.learning_rate)
@@ -302,6 +305,13 @@ def train_maps(
             break
     best *= torch.from_numpy(factors).to(best)[:, None, None]
     return TrainedMaps(best, lowest.tolist(), best_epoch.tolist())
+
+
+def _on_device(vectors: NDArray[np.floating], device: str) -> Tensor:
+    """In a GPU's memory, where a fourth of what is free there holds them: batches are then put together there."""
+    if torch.device(device).type == "cuda" and vectors.nbytes <= torch.cuda.mem_get_info(device)[0] // 4:
+        return torch.from_numpy(vectors).to(device)
+    return torch.from_numpy(vectors)
 
 
 @torch.no_grad()

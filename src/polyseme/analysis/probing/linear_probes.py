@@ -28,6 +28,8 @@ MAX_STEPS = 300
 CHUNK = 4096
 """Examples that are multiplied at once on a CPU."""
 CHUNK_CUDA = 65_536
+CHUNK_CUDA_BYTES = 2 << 30
+"""Features that are put together at once on a GPU."""
 MEASURED = 32_768
 """Examples that means, standard deviations and covariances are measured on at most; they are evenly spaced."""
 SMALLEST_SPREAD = 1e-6
@@ -79,7 +81,7 @@ class Standard:
         sample = numbers[:: max(1, -(-len(numbers) // MEASURED))]
         n_layers, _, width = design.shape
         total = torch.zeros(n_layers, width + 1, width + 1, dtype=torch.float64, device=design.device)
-        for part in sample.split(_chunk(design.device)):
+        for part in sample.split(_chunk(design)):
             rows = _with_ones(design.rows(part))
             total += (rows.transpose(1, 2) @ rows).double()
         total /= len(sample)
@@ -127,7 +129,7 @@ class LinearProbes:
         """Examples and what is predicted of them, [L, n, C], part by part."""
         dtype = design.rows(numbers[:1]).dtype
         own, bias = self.standard.fold(self.weights, dtype)
-        for part in numbers.split(_chunk(design.device)):
+        for part in numbers.split(_chunk(design)):
             yield part, torch.log_softmax(torch.baddbmm(bias, design.rows(part), own), dim=-1)
 
 
@@ -240,7 +242,7 @@ class _Task:
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Features and labels; consecutive examples are not copied."""
-        size = _chunk(self.design.device)
+        size = _chunk(self.design)
         for begin in range(0, len(self.numbers), size):
             part = self.numbers[begin : begin + size]
             if self.first is None:
@@ -273,7 +275,8 @@ class _Task:
 
     def preconditioner(self, curvature: Tensor) -> Callable[[Tensor], Tensor]:
         """What multiplies a gradient by the inverse of (curvature ⊗ covariance + penalty)."""
-        values, labels = torch.linalg.eigh(curvature)  # [L, C], [L, C, C]
+        # on the CPU: torch hands a GPU matrices with more than 32 rows one after another
+        values, labels = (each.to(curvature.device) for each in torch.linalg.eigh(curvature.cpu()))  # [L, C], [L, C, C]
         features = self.standard.directions
         scale = values.clamp(min=0)[:, None] * self.standard.variances[:, :, None] + max(self.penalty, 1e-12)
 
@@ -343,5 +346,9 @@ def _with_ones(rows: Tensor) -> Tensor:
     return F.pad(rows, (0, 1), value=1.0)
 
 
-def _chunk(device: torch.device) -> int:
-    return CHUNK if device.type == "cpu" else CHUNK_CUDA
+def _chunk(design: Design) -> int:
+    """How many examples are multiplied at once."""
+    if design.device.type == "cpu":
+        return CHUNK
+    n_layers, _, width = design.shape
+    return min(CHUNK_CUDA, max(CHUNK, CHUNK_CUDA_BYTES // (4 * n_layers * width)))

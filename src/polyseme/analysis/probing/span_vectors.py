@@ -1,7 +1,8 @@
 """Vectors of spans at every layer, from one pass over the texts through the flow that `embed` runs.
 
 Only spans that have a label are kept, each as the mean of its words' vectors, and layer after layer, so that what a
-probe reads of one layer lies together. They are in memory while they are few, else in a file that is mapped.
+probe reads of one layer lies together. They are in a GPU's memory where the model is there and they fit; else in memory
+while they are few, or in a file that is mapped.
 
 Shapes: G layers of one width, S spans, D width.
 """
@@ -37,6 +38,8 @@ from polyseme.types import Document, Progress
 
 IN_MEMORY_BYTES = 1 << 30
 """Vectors up to so many bytes are in memory; more are in a file."""
+GPU_SHARE = 4
+"""Vectors are in a GPU's memory if they take up at most one part in so many of what is free."""
 _FILE = "group-{}.npy"
 
 
@@ -106,10 +109,13 @@ def span_vectors(
     )
     if cache is not None:
         return _cached(work, {**fingerprint(bundle, "own", stack), "device": bundle.device.type}, cache)
+    if bundle.device.type == "cuda" and work.n_bytes <= torch.cuda.mem_get_info(bundle.device)[0] // GPU_SHARE:
+        dtype = torch.float64 if work.embedder.dtype == np.float64 else torch.float32
+        return work.fill([torch.empty(shape, dtype=dtype, device=bundle.device) for shape in work.shapes])
     if work.n_bytes <= IN_MEMORY_BYTES:
-        return work.fill([np.empty(shape, work.embedder.dtype) for shape in work.shapes])
+        return work.fill([torch.from_numpy(np.empty(shape, work.embedder.dtype)) for shape in work.shapes])
     folder = tempfile.TemporaryDirectory(prefix="polyseme-probe-")
-    result = work.fill(work.files(Path(folder.name)))
+    result = work.fill([torch.from_numpy(file) for file in work.files(Path(folder.name))])
     result.folder = folder
     return result
 
@@ -140,9 +146,11 @@ class _Work:
             for number, shape in enumerate(self.shapes)
         ]
 
-    def fill(self, arrays: Sequence[NDArray[Any]]) -> SpanVectors:
-        """Read the texts. The mean of the first chunk's vectors is subtracted from all: a large common vector would
-        cost the probes digits, and no probe can tell the difference.
+    def fill(self, groups: Sequence[Tensor]) -> SpanVectors:
+        """Read the texts, and write the vectors of each group of layers, [G, S, D].
+
+        The mean of the first chunk's vectors is subtracted from all: a large common vector would cost the probes
+        digits, and no probe can tell the difference.
         """
         embedder, spans = self.embedder, self.spans
         order = np.argsort(spans[:, 0], kind="stable")
@@ -151,7 +159,7 @@ class _Work:
         ends = np.cumsum([0, *(embedder.config.widths[layer] for layer in chosen)])
         embedder.n_pieces = []
         embedder.prepare()
-        done, center = 0, None
+        done, center = 0, torch.empty(0)
         for chunk in document_chunks(self.documents, CHUNK_CHARACTERS):
             rows, vectors = [], []
             for number, each in enumerate(embedder(chunk), start=done):
@@ -161,22 +169,20 @@ class _Work:
                     vectors.append(_means(each.vectors, spans[here, 1], spans[here, 2]))
             done += len(chunk)
             if rows:
-                numbers, values = np.concatenate(rows), np.concatenate(vectors)
-                center = values.mean(axis=0, dtype=np.float64).astype(values.dtype) if center is None else center
-                values -= center
-                for layers, array in zip(self.groups, arrays, strict=True):
+                numbers = torch.from_numpy(np.concatenate(rows)).to(groups[0].device)
+                values = torch.from_numpy(np.concatenate(vectors))
+                center = center if len(center) else values.mean(0, dtype=torch.float64).to(values).to(numbers.device)
+                values = values.to(numbers.device).sub_(center)
+                for layers, group in zip(self.groups, groups, strict=True):
                     for place, layer in enumerate(layers):
                         at = chosen.index(layer)
-                        array[place, numbers] = values[:, ends[at] : ends[at + 1]]
+                        group[place].index_copy_(0, numbers, values[:, ends[at] : ends[at + 1]])
             if self.progress is not None:
                 self.progress(done, len(self.documents))
         window = embedder.config.window
         n_windowed = 0 if window is None else sum(count > window for count in embedder.n_pieces)
-        return SpanVectors(_groups(self.groups, arrays), embedder.tally, n_windowed, window)
-
-
-def _groups(layers: Sequence[tuple[int, ...]], arrays: Sequence[NDArray[Any]]) -> list[LayerGroup]:
-    return [LayerGroup(each, torch.from_numpy(array)) for each, array in zip(layers, arrays, strict=True)]
+        filled = [LayerGroup(*each) for each in zip(self.groups, groups, strict=True)]
+        return SpanVectors(filled, embedder.tally, n_windowed, window)
 
 
 def _cached(work: _Work, model: Mapping[str, str], cache: Path) -> SpanVectors:
@@ -198,7 +204,7 @@ def _cached(work: _Work, model: Mapping[str, str], cache: Path) -> SpanVectors:
         cache.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, force=True) as unfinished:
         arrays = work.files(unfinished)
-        computed = work.fill(arrays)
+        computed = work.fill([torch.from_numpy(array) for array in arrays])
         for array in arrays:
             array.flush()  # type: ignore[attr-defined]
         write_about(unfinished, {**key, "n_windowed": computed.n_windowed, "window": computed.window})
@@ -215,7 +221,8 @@ def _read(work: _Work, folder: Path, tally: Tally) -> SpanVectors:
         raise ValueError(str(error)) from error
     if [each.shape for each in arrays] != work.shapes:
         raise ValueError("it holds the vectors of other spans, or not of all")
-    return SpanVectors(_groups(work.groups, arrays), tally, n_windowed, window)
+    groups = [LayerGroup(each, torch.from_numpy(array)) for each, array in zip(work.groups, arrays, strict=True)]
+    return SpanVectors(groups, tally, n_windowed, window)
 
 
 def _means(vectors: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
