@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from generating.kernel_battery import KINDS, ROWS, random_bundle, texts, writer_of
-from polyseme.errors import ModelError, PolysemeWarning
-from polyseme.generating import kernel_steps
+from parts.triton_battery import has_gpu, has_triton, run_battery
+from polyseme.errors import ModelError
 from polyseme.generating.kernel_steps import kernels_fit
 from polyseme.parts.memory_and_cache import Memory
 
 BATTERY = Path(__file__).with_name("kernel_battery.py")
-has_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-has_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-
-
-def run_battery(*options: str, **environment: str) -> None:
-    """In a process of its own: whether Triton interprets is settled when it is loaded."""
-    run = subprocess.run(
-        [sys.executable, str(BATTERY), *options],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    assert lines, run.stderr
-    assert not [line for line in lines if not line["right"]]
-    assert run.returncode == 0, run.stderr
 
 
 @has_triton
 def test_kernels_equal_the_plain_step_in_the_interpreter() -> None:
     options = ("--device", "cpu", "--kinds", "norms before", "t5", "--rows", "1", "6")
-    run_battery(*options, TRITON_INTERPRET="1")
+    run_battery(BATTERY, *options, TRITON_INTERPRET="1")
 
 
 @has_triton
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_in_the_interpreter(kind: str) -> None:
-    run_battery("--device", "cpu", "--kinds", kind, TRITON_INTERPRET="1")
+    run_battery(BATTERY, "--device", "cpu", "--kinds", kind, TRITON_INTERPRET="1")
 
 
 @has_triton
@@ -57,7 +35,7 @@ def test_every_kind_in_the_interpreter(kind: str) -> None:
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_on_a_gpu(kind: str, dtype: str) -> None:
-    run_battery("--kinds", kind, "--dtype", dtype)
+    run_battery(BATTERY, "--kinds", kind, "--dtype", dtype)
 
 
 @pytest.mark.parametrize("kind", ["norms before", "t5"])
@@ -86,10 +64,3 @@ def test_what_kernels_do_not_compute_goes_the_plain_way() -> None:
     encoder = writer_of(random_bundle("norms before").float()).encoder
     encoder.layers[0].attention.keep([])  # type: ignore[union-attr,index]
     assert not kernels_fit(encoder)  # type: ignore[arg-type]
-
-
-def test_why_kernels_do_not_run_is_reported_once() -> None:
-    kernel_steps._report.cache_clear()
-    with pytest.warns(PolysemeWarning, match=r"since they do not run here: no compiler\."):
-        kernel_steps._report("no compiler")
-    kernel_steps._report("no compiler")  # warnings are errors in tests

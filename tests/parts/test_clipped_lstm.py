@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from parts.triton_battery import has_gpu, has_triton, run_battery
 from polyseme.parts.clipped_lstm import serves
 from polyseme.parts.recurrence import Reader
 
 BATTERY = Path(__file__).with_name("lstm_battery.py")
-has_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-has_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-
-
-def run_battery(*options: str, **environment: str) -> None:
-    """In a process of its own: whether Triton interprets is settled when it is loaded."""
-    run = subprocess.run(
-        [sys.executable, str(BATTERY), *options],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    assert lines, run.stderr
-    assert not [line for line in lines if not line["right"]]
-    assert run.returncode == 0, run.stderr
 
 
 @has_triton
 @pytest.mark.slow
 def test_kernels_equal_the_loop_in_the_interpreter() -> None:
-    run_battery("--device", "cpu", TRITON_INTERPRET="1")
+    run_battery(BATTERY, "--device", "cpu", TRITON_INTERPRET="1")
 
 
 @has_triton
 @has_gpu
 @pytest.mark.slow
 def test_kernels_equal_the_loop_on_a_gpu() -> None:
-    run_battery()
+    run_battery(BATTERY)
 
 
 @has_gpu

@@ -8,8 +8,6 @@ Shapes: N pieces of all rows, R rows, D width, H heads, d head width.
 
 from __future__ import annotations
 
-import functools
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -21,8 +19,7 @@ from torch import Tensor
 
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
-from polyseme.errors import PolysemeWarning
-from polyseme.extras import optional
+from polyseme.parts.kernel_trials import load_kernels, report_fallback, trial_failure
 from polyseme.parts.row_products import Norm
 
 SHORT = 64
@@ -30,7 +27,7 @@ SHORT = 64
 WIDEST_HEAD = 128
 WIDEST = 8192
 """States beyond which a norm does not fit into registers."""
-LEAST_CAPABILITY = (8, 0)
+WHAT = "Packed inference"
 TRIAL_LENGTHS = (1, 2, 5, 17, 40, 64, 70)
 MOST_DIFFERENT = {torch.bfloat16: 0.02, torch.float16: 0.004}
 """Of the largest value, on trial."""
@@ -67,20 +64,14 @@ def kernels_for(encoder: Transformer) -> PackedKernels | None:
     like = next(encoder.embeddings.parameters())
     if like.device.type != "cuda" or not kernels_fit(encoder):
         return None
-    if torch.cuda.get_device_capability(like.device) < LEAST_CAPABILITY:
-        return None
-    module = optional("polyseme.parts.packed_kernels")
+    module, reason = load_kernels("polyseme.parts.packed_kernels", like.device)
     if module is None:
-        _report("Triton is not installed, or cannot be loaded")
+        report_fallback(WHAT, reason)
         return None
     kernels = PackedKernels(module)
-    try:
-        worst = difference(kernels, encoder)
-    except module.FAILURES as error:
-        _report(" ".join(f"{type(error).__name__}: {error}".split())[:200])
-        return None
-    if not worst <= MOST_DIFFERENT[like.dtype]:
-        _report(f"on trial, results differed by {worst:.1e} of the largest")
+    failure = trial_failure(lambda: difference(kernels, encoder), MOST_DIFFERENT[like.dtype])
+    if failure is not None:
+        report_fallback(WHAT, failure)
         return None
     return kernels
 
@@ -132,13 +123,3 @@ def difference(kernels: PackedKernels, encoder: Transformer) -> float:
 def _relative_error(result: Tensor, expected: Tensor) -> float:
     difference = (result.float() - expected.float()).abs().max() / expected.float().abs().max()
     return float(difference.detach().nan_to_num(float("inf")))
-
-
-@functools.cache
-def _report(reason: str) -> None:
-    """Say so, once."""
-    warnings.warn(
-        f"Kernels for short rows and for sums with norms do not run on this GPU ({reason}); torch's run instead.",
-        PolysemeWarning,
-        stacklevel=4,
-    )

@@ -9,8 +9,6 @@ Shapes: R rows, D width, H heads, d head width, V pieces in the vocabulary.
 
 from __future__ import annotations
 
-import functools
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -21,13 +19,12 @@ from torch import Tensor, nn
 
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
-from polyseme.errors import PolysemeWarning
-from polyseme.extras import optional
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput, TableOutput
 from polyseme.outputs.scores import scores_of
 from polyseme.parts.attention import Attention
 from polyseme.parts.feed_forward import ACTIVATIONS, Activation
+from polyseme.parts.kernel_trials import load_kernels, report_fallback, trial_failure
 from polyseme.parts.masks import mask_named
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.parts.row_products import (
@@ -47,10 +44,10 @@ MOST_ROWS = 64
 """Rows beyond which a matrix product of torch is as good."""
 WIDEST = 8192
 """Inputs of a product beyond which its weights do not fit into registers."""
-LEAST_CAPABILITY = (8, 0)
 EARLY_CAPABILITY = (9, 0)
 """From here on, a kernel may start while the one before it runs."""
 TRIAL_SLOTS, TRIAL_STEPS = 16, 4
+WHAT = "Generation"
 MOST_DIFFERENT = {torch.bfloat16: 0.05, torch.float16: 0.01, torch.float32: 1e-3}
 """Of the largest score, on trial; fp32 may be as coarse as what torch's own products are set to."""
 NAMES: Mapping[Activation, str] = {function: name for name, function in ACTIVATIONS.items()}
@@ -83,15 +80,12 @@ def kernel_steps(
     like = next(encoder.embeddings.parameters())
     if like.device.type != "cuda" or not kernels_fit(encoder):
         return None
-    capability = torch.cuda.get_device_capability(like.device)
-    kernels = optional("polyseme.parts.row_kernels")
-    if capability < LEAST_CAPABILITY:
-        _report("this GPU has compute capability {}.{}, and 8.0 is the least".format(*capability))
-    elif kernels is None:
-        _report("Triton is not installed, or cannot be loaded")
-    else:
-        return KernelSteps(encoder, output, bias_of, kernels, early=capability >= EARLY_CAPABILITY, plain=plain)
-    return None
+    kernels, reason = load_kernels("polyseme.parts.row_kernels", like.device)
+    if kernels is None:
+        report_fallback(WHAT, reason)
+        return None
+    early = torch.cuda.get_device_capability(like.device) >= EARLY_CAPABILITY
+    return KernelSteps(encoder, output, bias_of, kernels, early=early, plain=plain)
 
 
 def difference(steps: KernelSteps, plain: Scores, n_rows: int) -> float:
@@ -141,16 +135,6 @@ def kernels_fit(encoder: Transformer) -> bool:
         and widest <= WIDEST
         and all(each.n_heads for each in attentions)
         and all(layer.feed_forward.activation in NAMES for layer in layers)
-    )
-
-
-@functools.cache
-def _report(reason: str) -> None:
-    """Once for each reason."""
-    warnings.warn(
-        f"Texts are written without the kernels for few rows, more slowly, since they do not run here: {reason}.",
-        PolysemeWarning,
-        stacklevel=2,
     )
 
 
@@ -230,18 +214,19 @@ class KernelSteps:
     def _trial(self, plain: Scores, n_rows: int) -> bool | None:
         """Whether kernels start early for so many rows; None where they fail. Beyond `FEW` rows it would be slower."""
         like = next(self.encoder.embeddings.parameters())
+
+        def trial() -> float:
+            with torch.cuda.device(like.device):
+                return difference(self, plain, n_rows)
+
+        reason = ""
         for early in (True, False) if self.may_start_early and n_rows <= FEW else (False,):
             self.launch.start_early(early)
-            try:
-                with torch.cuda.device(like.device):
-                    worst = difference(self, plain, n_rows)
-            except self.launch.kernels.FAILURES as error:
-                reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            else:
-                if worst <= MOST_DIFFERENT[like.dtype]:
-                    return early
-                reason = f"on trial, scores differed by {worst:.1e} of the largest"
-        _report(reason)
+            failure = trial_failure(trial, MOST_DIFFERENT[like.dtype])
+            if failure is None:
+                return early
+            reason = failure
+        report_fallback(WHAT, reason)
         return None
 
     def chooses(self, n_rows: int) -> bool:

@@ -9,17 +9,15 @@ Shapes: R rows, T pieces, D width of what is read, H cells, P width of the state
 
 from __future__ import annotations
 
-import warnings
+import functools
 from collections.abc import Callable
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from polyseme.errors import PolysemeWarning
-from polyseme.extras import optional
+from polyseme.parts.kernel_trials import load_kernels, report_fallback, trial_failure
 
-LEAST_CAPABILITY = (8, 0)
 MOST_DIFFERENT = {torch.bfloat16: 0.05, torch.float16: 0.01, torch.float32: 2e-3}
 """Of the largest state, on trial; fp32 may be as coarse as what torch's own products are set to."""
 BLOCK = 1024
@@ -40,28 +38,13 @@ def serves(x: Tensor, trial: Callable[[ModuleType], float]) -> bool:
         reason = _why_not(x, trial)
         _serves[key] = reason is None
         if reason is not None:
-            warnings.warn(
-                f"LSTMs with clips run without their kernels, more slowly, since these do not run here: {reason}.",
-                PolysemeWarning,
-                stacklevel=2,
-            )
+            report_fallback("An LSTM with clipping", reason)
     return _serves[key]
 
 
 def _why_not(x: Tensor, trial: Callable[[ModuleType], float]) -> str | None:
-    capability = torch.cuda.get_device_capability(x.device)
-    if capability < LEAST_CAPABILITY:
-        return "this GPU has compute capability {}.{}, and 8.0 is the least".format(*capability)
-    kernels = optional("polyseme.parts.lstm_kernels")
-    if kernels is None:
-        return "Triton is not installed, or cannot be loaded"
-    try:
-        worst = trial(kernels)
-    except kernels.FAILURES as error:
-        return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    if not worst <= MOST_DIFFERENT[x.dtype]:
-        return f"on trial, states differed by {worst:.1e} of the largest"
-    return None
+    kernels, reason = load_kernels("polyseme.parts.lstm_kernels", x.device)
+    return reason if kernels is None else trial_failure(functools.partial(trial, kernels), MOST_DIFFERENT[x.dtype])
 
 
 def run(

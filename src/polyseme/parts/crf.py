@@ -17,7 +17,6 @@ Shapes: R rows, W words of the longest row, L tags. Rows are padded on the right
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -25,8 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyseme.errors import ModelError, PolysemeWarning, nearest
-from polyseme.extras import optional
+from polyseme.errors import ModelError, nearest
+from polyseme.parts.kernel_trials import load_kernels, report_fallback, trial_failure
 from polyseme.text.tag_schemes import OUTSIDE, may_end, may_follow, may_start, parts_of
 
 FORBIDDEN = -10_000.0
@@ -191,32 +190,28 @@ def _kernels_for(scores: Tensor) -> ModuleType | None:
 
 @functools.cache
 def _tried(device: torch.device, n_tags: int) -> ModuleType | None:
-    """Kernels that give what the words one by one give; None where they do not, or do not run, which is reported."""
-    kernels = optional("polyseme.parts.crf_kernels")
-    reason = "Triton is not installed, or cannot be loaded"
+    """Kernels that compute the same sums as the loop over words; None where they do not, or do not run."""
+    kernels, reason = load_kernels("polyseme.parts.crf_kernels", device)
     if kernels is not None:
         if n_tags > kernels.MOST_TAGS:
             return None
-        generator = torch.Generator(device).manual_seed(0)
-        shapes = ((3, 5, n_tags), (n_tags,), (n_tags, n_tags), (n_tags,))
-        scores, first, between, last = (torch.randn(each, generator=generator, device=device) for each in shapes)
-        mask = torch.arange(5, device=device) < torch.tensor([5, 3, 1], device=device)[:, None]
-        try:
-            ours = kernels.forwards(scores, mask, first, between), kernels.backwards(scores, mask, between, last)
-            theirs = _forwards_by_word(scores, mask, first, between), _backwards_by_word(scores, mask, between, last)
-            worst = max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
-        except kernels.FAILURES as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        else:
-            if worst <= MOST_DIFFERENT:
-                return kernels
-            reason = f"on trial, sums differed by {worst:.1e}"
-    warnings.warn(
-        f"The kernels of CRFs do not run on this GPU ({reason}); torch runs instead, word by word.",
-        PolysemeWarning,
-        stacklevel=2,
-    )
+        failure = trial_failure(functools.partial(_difference, kernels, device, n_tags), MOST_DIFFERENT)
+        if failure is None:
+            return kernels
+        reason = failure
+    report_fallback("A CRF", reason)
     return None
+
+
+def _difference(kernels: ModuleType, device: torch.device, n_tags: int) -> float:
+    """How far the kernels are from the loop over words, in sums of random scores."""
+    generator = torch.Generator(device).manual_seed(0)
+    shapes = ((3, 5, n_tags), (n_tags,), (n_tags, n_tags), (n_tags,))
+    scores, first, between, last = (torch.randn(each, generator=generator, device=device) for each in shapes)
+    mask = torch.arange(5, device=device) < torch.tensor([5, 3, 1], device=device)[:, None]
+    ours = kernels.forwards(scores, mask, first, between), kernels.backwards(scores, mask, between, last)
+    theirs = _forwards_by_word(scores, mask, first, between), _backwards_by_word(scores, mask, between, last)
+    return max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
 
 
 # --- tag schemes ------------------------------------------------------------------------------------------------------

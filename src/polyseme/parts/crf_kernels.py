@@ -9,15 +9,11 @@ Shapes: R rows, W words of the longest row, L tags.
 
 from __future__ import annotations
 
-import subprocess
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-FAILURES = (triton.TritonError, subprocess.SubprocessError, RuntimeError, OSError, ValueError)
-"""What is raised where a kernel cannot be compiled or started: no compiler, too little room, a damaged cache."""
 MOST_TAGS = 64
 NOTHING = tl.constexpr(-1e30)
 """The score of tags that are not there."""

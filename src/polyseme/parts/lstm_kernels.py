@@ -7,13 +7,8 @@ Shapes: R rows, H cells, P width of the states.
 
 from __future__ import annotations
 
-import subprocess
-
 import triton
 import triton.language as tl
-
-FAILURES = (triton.TritonError, subprocess.SubprocessError, RuntimeError, OSError, ValueError)
-"""What is raised where a kernel cannot be compiled or started: no compiler, too little room, a damaged cache."""
 
 
 @triton.jit
@@ -57,10 +52,10 @@ def new_cells(
     c = c / (1.0 + tl.exp(-(f + forget_bias))) + _tanh(g) / (1.0 + tl.exp(-i))
     if CLIPPED:
         c = tl.minimum(tl.maximum(c, -clip, propagate_nan=tl.PropagateNan.ALL), clip, propagate_nan=tl.PropagateNan.ALL)
-    is_kept = there
+    n_written = n_cells
     if STOPS:
-        is_kept = there & (time < tl.load(stops + row))
-    tl.store(cells + places, c.to(cells.dtype.element_ty), mask=is_kept)
+        n_written = tl.where(time < tl.load(stops + row), n_cells, 0)
+    tl.store(cells + places, c.to(cells.dtype.element_ty), mask=n < n_written)
     tl.store(hidden + places, (_tanh(c) / (1.0 + tl.exp(-o))).to(hidden.dtype.element_ty), mask=there)
 
 

@@ -10,15 +10,11 @@ Shapes: N pieces of all rows, R rows, D width, H heads, d head width.
 
 from __future__ import annotations
 
-import subprocess
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-FAILURES = (triton.TritonError, subprocess.SubprocessError, RuntimeError, OSError, ValueError)
-"""What is raised where a kernel cannot be compiled or started: no compiler, too little room, a damaged cache."""
 QUERIES, KEYS = 64, 64
 """Pieces of a block."""
 LOG2_E = 1.4426950408889634

@@ -12,14 +12,9 @@ Shapes: R rows, N results and K inputs of a product, H heads, S slots, d head wi
 
 from __future__ import annotations
 
-import subprocess
-
 import triton
 import triton.language as tl
 from triton.language.extra import cuda
-
-FAILURES = (triton.TritonError, subprocess.SubprocessError, RuntimeError, OSError, ValueError)
-"""What is raised where a kernel cannot be compiled or started: no compiler, too little room, a damaged cache."""
 
 
 @triton.jit
