@@ -29,10 +29,10 @@ from typing import Any
 import torch
 from measure import machine, table
 
-from polyseme.bundle import load_bundle
 from polyseme.convert.hub import find_model
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.metrics.task_metrics import measure
+from polyseme.model_folder import load_bundle
 from polyseme.tasks.items import Item, TaskData
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings

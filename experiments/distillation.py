@@ -27,10 +27,10 @@ from typing import Any
 from tables import data_folder, machine, table
 
 import polyseme
-from polyseme.bundle import load_bundle, model_folder, save_bundle
 from polyseme.convert.hub import find_model
 from polyseme.corpus.corpus import ABOUT
 from polyseme.datasets.named_benchmarks import BENCHMARKS
+from polyseme.model_folder import load_bundle, model_folder, save_bundle
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.taken_layers import spread_layers, with_layers
 from polyseme.training.effects import read_log

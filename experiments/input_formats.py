@@ -30,11 +30,11 @@ from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, with_stored_run
 from tables import data_folder, table
 
 import polyseme
-from polyseme.bundle import load_bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import RowOptions
 from polyseme.corpus.packed_rows import Packed
 from polyseme.datasets.named_benchmarks import BENCHMARKS
+from polyseme.model_folder import load_bundle
 from polyseme.objectives.masked import Masked
 from polyseme.sweeps.sweep_report import Figure, RunResult, Sweep
 from polyseme.training.run_folder import RUN

@@ -26,7 +26,8 @@ import torch
 from tables import data_folder, machine, table
 
 import polyseme
-from polyseme.bundle import load_bundle, new_bundle, save_bundle
+from polyseme.bundle import new_bundle
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.text.sentences import split_sentences
 
 Pairs = Sequence[tuple[str, str]]

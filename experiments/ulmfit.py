@@ -36,8 +36,9 @@ import torch
 from tables import data_folder, machine, table
 
 import polyseme
-from polyseme.bundle import load_bundle, new_bundle, save_bundle
+from polyseme.bundle import new_bundle
 from polyseme.datasets.named_benchmarks import read_benchmark
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.tasks.items import TaskData
 
 RESULTS = Path(__file__).parent / "results" / "ulmfit"

@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from polyseme.bundle import Bundle, new_bundle, put_weights
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.awd_lstm import FAMILY
 from polyseme.convert.conversion_table import read
+from polyseme.model_folder import put_weights
 
 GOLDEN = Path(__file__).parent / "golden" / "awd_lstm"
 WITHIN = 1e-5

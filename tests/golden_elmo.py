@@ -10,7 +10,8 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor
 
-from polyseme.bundle import Bundle, load_bundle
+from polyseme.bundle import Bundle
+from polyseme.model_folder import load_bundle
 
 GOLDEN = Path(__file__).parent / "golden" / "elmo"
 WITHIN = 5e-6

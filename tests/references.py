@@ -15,9 +15,10 @@ from transformers import XLNetModel
 from transformers.models.modernbert import modeling_modernbert
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
-from polyseme.bundle import Bundle, new_bundle, put_weights
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.conversion_table import Found, read
 from polyseme.convert.family import Family
+from polyseme.model_folder import put_weights
 from polyseme.types import Batch, States
 from spread import SPREAD
 

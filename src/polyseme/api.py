@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from polyseme.bundle import CARD, OF_ENDS, OF_WRITING, Bundle, load_bundle, model_folder, save_bundle
+from polyseme.bundle import Bundle
 from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
 from polyseme.convert.sentence_transformers import MODEL_CARD
@@ -25,6 +25,7 @@ from polyseme.files.in_memory import inputs_of
 from polyseme.filling.filled import Filled
 from polyseme.filling.masked_pieces import fill_pieces
 from polyseme.model_card import card_by_precision, plain_card
+from polyseme.model_folder import CARD, OF_ENDS, OF_WRITING, load_bundle, model_folder, save_bundle
 from polyseme.ngrams.recognition import kind_without_encoder
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyseme.bundle import Bundle, model_folder
+from polyseme.bundle import Bundle
 from polyseme.extras import later
+from polyseme.model_folder import model_folder
 from polyseme.result_tables import ShownAsTable, Table
 
 _WHOLE = 1000

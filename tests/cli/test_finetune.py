@@ -13,8 +13,8 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.bundle import save_bundle
 from polyseme.errors import PolysemeWarning
+from polyseme.model_folder import save_bundle
 from polyseme.transfer import predict_files as predicting
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from conformance.cases import REFERENCED, family_name
-from polyseme.bundle import Bundle, load_bundle, named_tensors, new_bundle, save_bundle
+from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.convert.conversion_table import never_missing, read, write
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
+from polyseme.model_folder import load_bundle, save_bundle
 from references import ask, by_stack, make_reference, our_stacks, ragged_batch, real, reference_class
 from tiny_models import tiny_config, tiny_tokenizer
 from tolerance import expect

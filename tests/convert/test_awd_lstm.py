@@ -14,9 +14,9 @@ from torch import Tensor
 
 import polyseme
 from golden_awd_lstm import GOLDEN, WITHIN, arrays, expected
-from polyseme.bundle import load_bundle, save_bundle
 from polyseme.convert.awd_lstm import FAMILY
 from polyseme.errors import ModelError, OptionError, OutputError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.text.documents import make_document
 from polyseme.types import Batch
 from tiny_models import tiny_model

@@ -11,10 +11,11 @@ import torch
 from transformers import BartModel
 
 from convert.two_stacks import PRECISIONS, assert_both_sides_equal
-from polyseme.bundle import count_parameters, load_bundle, named_tensors, new_bundle, save_bundle
+from polyseme.bundle import count_parameters, named_tensors, new_bundle
 from polyseme.convert.bart import FAMILY, read_config, write_config
 from polyseme.convert.conversion_table import read
 from polyseme.errors import ModelError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.recipes.published_sizes import SIZES
 from references import make_pair, make_reference
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer, write_tokenizer

@@ -12,10 +12,11 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
 import polyseme
 from generating.writing import rereading, step_by_step
-from polyseme.bundle import Bundle, check_saving, new_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.causal_transformer import FAMILY
 from polyseme.convert.families import FAMILIES, family_for
 from polyseme.errors import ModelError
+from polyseme.model_folder import check_saving
 from polyseme.parts.initialization import unfilled
 from polyseme.types import Batch
 from tiny_models import tiny_model, tiny_tokenizer

@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from conformance.cases import REFERENCED, family_name
-from polyseme.bundle import load_bundle
 from polyseme.convert.conversion_table import Found, Rule, Table, read, write
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.convert.tensor_transforms import SAME
 from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.model_folder import load_bundle
 from references import make_reference
 from tiny_models import tiny_config, tiny_model, write_tokenizer
 

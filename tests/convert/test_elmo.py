@@ -15,9 +15,10 @@ import torch
 
 import polyseme
 from golden_elmo import GOLDEN, content
-from polyseme.bundle import count_parameters, load_bundle, save_bundle
+from polyseme.bundle import count_parameters
 from polyseme.convert.elmo import FAMILY, SIZES, read_config, write_config
 from polyseme.errors import ModelError, OptionError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.text.character_tokenizer import CharacterTokenizer
 
 FOLDERS = ["allennlp", "bilm-tf", "random"]

@@ -21,10 +21,10 @@ import polyseme
 from convert.spoiling import refusal
 from flair_files import GOLDEN, HALVES, WITHIN, content, expected, flair_classes, state_of, weights, write_files
 from polyseme.api import Model
-from polyseme.bundle import load_bundle, save_bundle
 from polyseme.embedding.flow import Embedder
 from polyseme.encoders import packed_recurrent
 from polyseme.errors import PolysemeWarning
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.text.documents import make_document
 from polyseme.types import Batch, Document, Word

@@ -17,10 +17,11 @@ import polyseme
 from convert.comparing import TEXT, assert_same_states
 from convert.test_options import assert_equals_the_reference
 from polyseme.api import Model
-from polyseme.bundle import new_bundle, save_bundle
+from polyseme.bundle import new_bundle
 from polyseme.convert.conversion_table import read
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import ModelError
+from polyseme.model_folder import save_bundle
 from polyseme.recipes.published_sizes import SIZES
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from polyseme.bundle import load_bundle, save_bundle
 from polyseme.convert.conversion_table import read
 from polyseme.convert.modernbert import FAMILY, read_config, table, write_config
 from polyseme.encoders.transformer import Transformer
 from polyseme.errors import ModelError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.types import Batch
 from references import assert_close, make_pair, make_reference, our_stacks, ragged_batch, real, reference_inputs
 from tiny_models import tiny_model

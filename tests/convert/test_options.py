@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from conformance.cases import REFERENCED, family_name
-from polyseme.bundle import Bundle, new_bundle, put_weights
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert import albert
 from polyseme.convert.conversion_table import read
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
+from polyseme.model_folder import put_weights
 from references import ask, assert_close, by_stack, make_reference, our_stacks, ragged_batch, real
 
 every_family = pytest.mark.parametrize("family", REFERENCED.values(), ids=family_name)

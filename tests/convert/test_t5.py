@@ -15,10 +15,11 @@ from transformers import T5Config, T5EncoderModel, T5ForConditionalGeneration, T
 from convert.spoiling import change_config
 from convert.two_stacks import PRECISIONS, assert_both_sides_equal
 from polyseme.api import load
-from polyseme.bundle import count_parameters, load_bundle, new_bundle, save_bundle
+from polyseme.bundle import count_parameters, new_bundle
 from polyseme.convert.conversion_table import read
 from polyseme.convert.t5 import FAMILY, read_config, write_config
 from polyseme.errors import ModelError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.recipes.published_sizes import SIZES
 from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from convert.two_stacks import PRECISIONS, read_and_write, source_and_target
-from polyseme.bundle import Bundle, count_parameters, load_bundle, named_tensors, new_bundle, save_bundle
+from polyseme.bundle import Bundle, count_parameters, named_tensors, new_bundle
 from polyseme.convert.transformer import FAMILY, read_config, write_config
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.errors import ModelError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.parts.masks import OwnSource, SameDocument
 from polyseme.parts.positions import sinusoids
 from polyseme.recipes.recipe_table import RECIPES

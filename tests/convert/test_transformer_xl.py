@@ -14,10 +14,11 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 
-from polyseme.bundle import Bundle, count_parameters, load_bundle, named_tensors, new_bundle, put_weights, save_bundle
+from polyseme.bundle import Bundle, count_parameters, named_tensors, new_bundle
 from polyseme.convert.conversion_table import read, write
 from polyseme.convert.transformer_xl import FAMILY, read_config, table, write_config
 from polyseme.errors import ModelError
+from polyseme.model_folder import load_bundle, put_weights, save_bundle
 from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Batch
 from references import assert_close

@@ -16,12 +16,13 @@ from torch import Tensor
 import polyseme
 from golden_elmo import GOLDEN
 from objectives.rows import redrawn, tensors
-from polyseme.bundle import Bundle, load_bundle, new_bundle, save_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.random_keys import row_keys
 from polyseme.corpus.tokenizer_training import train_tokenizer
 from polyseme.cost import forward_flops
 from polyseme.errors import ModelError, OptionError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.objectives.bilm import BiLM
 from polyseme.objectives.objective_table import check_needs, objective_from
 from polyseme.text.character_tokenizer import SENTENCE_BEGIN, SENTENCE_END, CharacterTokenizer

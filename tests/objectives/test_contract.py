@@ -12,10 +12,11 @@ import torch
 
 import polyseme
 from objectives.rows import FAMILY_OF, bundle_for, redrawn, rows_for, some_rows, taught, tensors, told, total
-from polyseme.bundle import load_bundle, new_bundle, save_bundle
+from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.objectives import bilm, causal, masked, replaced, streams
 from polyseme.objectives.causal import Causal
 from polyseme.objectives.denoising import Denoising

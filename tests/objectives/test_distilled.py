@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from objectives.rows import bundle_for, rows_for, tensors, told, total
-from polyseme.bundle import load_bundle, new_bundle, save_bundle
+from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.objectives.distilled import Distilled, DistilledCausal
 from polyseme.objectives.objective_table import check_needs
 from polyseme.parts.distillation_losses import relation_losses, soft_label_losses, soft_target_losses

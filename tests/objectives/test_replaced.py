@@ -13,9 +13,10 @@ import transformers
 from torch import Tensor
 
 from objectives.rows import bundle_for, redrawn, some_of, some_rows, tensors, told
-from polyseme.bundle import load_bundle, named_tensors, new_bundle, save_bundle
+from polyseme.bundle import named_tensors, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.objectives.generator import put, sample
 from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.replaced import Replaced

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 import transformers
 
 from objectives.rows import bundle_for, redrawn, some_rows, tensors, told, total
-from polyseme.bundle import save_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.layout import RowOptions
 from polyseme.errors import OptionError
+from polyseme.model_folder import save_bundle
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.span_boundary import N_POSITIONS, boundary_arrays

@@ -13,11 +13,12 @@ from torch import Tensor
 
 import polyseme
 from objectives.rows import redrawn, tensors
-from polyseme.bundle import Bundle, load_bundle, new_bundle, save_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.random_keys import row_keys
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.objectives.objective_table import OBJECTIVES, check_needs, objective_from
 from polyseme.objectives.streams import Streamed
 from polyseme.parts.recurrence import State

@@ -14,10 +14,11 @@ from transformers import BertModel
 
 import polyseme
 from polyseme.api import Model, load
-from polyseme.bundle import Bundle, load_bundle, named_tensors
+from polyseme.bundle import Bundle, named_tensors
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.transformer import Transformer
 from polyseme.errors import ModelError, OptionError
+from polyseme.model_folder import load_bundle
 from polyseme.pruning.head_gates import fixed, gated
 from polyseme.pruning.head_removal import (
     AttentionPlace,

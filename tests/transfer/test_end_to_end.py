@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import polyseme
-from polyseme.bundle import load_bundle, save_bundle
 from polyseme.datasets.named_benchmarks import read_benchmark
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.tasks.items import Item, TaskData
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyseme.bundle import Bundle, save_bundle
+from polyseme.bundle import Bundle
+from polyseme.model_folder import save_bundle
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from torch import Tensor
 
 import polyseme
-from polyseme.bundle import save_bundle
 from polyseme.cli import main
 from polyseme.errors import InputError, OptionError
 from polyseme.heads.head import Features
+from polyseme.model_folder import save_bundle
 from polyseme.taken_layers import with_layers
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from transformers import AutoModelForMaskedLM
 
 import polyseme
-from polyseme.bundle import load_bundle, new_bundle, save_bundle
+from polyseme.bundle import new_bundle
 from polyseme.cli import main
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError, PolysemeWarning
+from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.training.effects import read_log
 from polyseme.types import Batch
 from tiny_models import tiny_config, tiny_tokenizer

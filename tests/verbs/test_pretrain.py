@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from huggingface_hub import ModelCard
 
 import polyseme
-from polyseme import bundle
+from polyseme import model_folder
 from polyseme.cli import main
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning
 from polyseme.recipes.recipe import Recipe
@@ -613,8 +613,8 @@ def test_a_model_that_is_trained_further_is_loaded_once(
     finished: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Path] = []
-    family_of = bundle.family_of
-    monkeypatch.setattr(bundle, "family_of", lambda folder: opened.append(folder) or family_of(folder))
+    family_of = model_folder.family_of
+    monkeypatch.setattr(model_folder, "family_of", lambda folder: opened.append(folder) or family_of(folder))
     changes = {name: value for name, value in SMALL.items() if name != "shape"}
     polyseme.pretrain(corpus, output=tmp_path / "further", model=finished, **changes)
     assert opened == [finished / "model"]

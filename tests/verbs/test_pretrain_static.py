@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import polyseme
-from polyseme.bundle import load_bundle
 from polyseme.encoders.static import Static
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeError, PolysemeWarning
+from polyseme.model_folder import load_bundle
 from polyseme.recipes.recipe_table import RECIPES
 from polyseme.text.word_tokenizer import WordTokenizer
 from polyseme.training.run_job import PausedRun

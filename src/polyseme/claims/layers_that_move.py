@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from polyseme.bundle import load_bundle, model_folder
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Figures, Lab
 from polyseme.claims.rule import Rule, above
 from polyseme.convert.hub import find_model
 from polyseme.encoders.encoder import Encoder
+from polyseme.model_folder import load_bundle, model_folder
 from polyseme.sweeps.sweep_report import Figure, RunResult
 from polyseme.transfer.task_folder import load_task_model
 from polyseme.verbs.finetune import finetune

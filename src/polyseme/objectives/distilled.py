@@ -17,10 +17,11 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from polyseme.bundle import Bundle, load_bundle
+from polyseme.bundle import Bundle
 from polyseme.config import EncoderConfig
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
+from polyseme.model_folder import load_bundle
 from polyseme.objectives.causal import Causal
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, batch_of, output_flops, pick

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from polyseme.bundle import Bundle, model_folder, new_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import family_for
 from polyseme.convert.family import Family
@@ -21,6 +21,7 @@ from polyseme.corpus.document_reader import by_name
 from polyseme.encoders.encoder_kinds import config_to_json
 from polyseme.errors import OptionError
 from polyseme.files.source_paths import Sources, listed
+from polyseme.model_folder import model_folder
 from polyseme.objectives.objective_table import OBJECTIVES, check_encoder, objective_from
 from polyseme.parts.device import find_device
 from polyseme.parts.initialization import unfilled

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from polyseme.bundle import load_bundle
 from polyseme.errors import OptionError
+from polyseme.model_folder import load_bundle
 from polyseme.recipes.budget_fit import UTILIZATION
 from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.recipe_table import RECIPES, recipe_named

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 
-from polyseme.bundle import Bundle, save_bundle
+from polyseme.bundle import Bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.cost import peak_memory
+from polyseme.model_folder import save_bundle
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import read_latest
 from polyseme.training.device_group import Devices

@@ -13,11 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-from polyseme.bundle import Bundle, save_bundle
+from polyseme.bundle import Bundle
 from polyseme.config import Config
 from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import whole_folder
 from polyseme.json_reading import load_json
+from polyseme.model_folder import save_bundle
 from polyseme.training.effects import Moment
 from polyseme.training.run_folder import LEDGER, MODEL, RUN, write_json
 

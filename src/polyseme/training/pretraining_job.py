@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyseme.bundle import Bundle, check_saving, load_bundle, new_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.config import Config, EncoderConfig
 from polyseme.convert.families import FAMILIES
 from polyseme.corpus.corpus import Corpus
@@ -15,6 +15,7 @@ from polyseme.corpus.layout import Layout, RowOptions, RowSource
 from polyseme.corpus.shards import SIDES
 from polyseme.encoders.encoder_kinds import config_from_json
 from polyseme.errors import InputError, OptionError
+from polyseme.model_folder import check_saving, load_bundle
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.objective_table import check_encoder, check_needs, objective_from
 from polyseme.parts.initialization import unfilled

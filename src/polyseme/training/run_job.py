@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from polyseme.bundle import Bundle, save_bundle
+from polyseme.bundle import Bundle
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import PolysemeWarning
+from polyseme.model_folder import save_bundle
 from polyseme.parts.device import cpu_threads
 from polyseme.training.budget import parse_budget
 from polyseme.training.checkpoint import clear_up, named_under, read_latest, read_regular, read_step

@@ -9,12 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from polyseme.bundle import model_folder
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.in_memory import InMemory
 from polyseme.metrics.evaluation_report import Line, Report
 from polyseme.metrics.task_metrics import METRICS, measure, measure_groups, undefined
+from polyseme.model_folder import model_folder
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kinds import KINDS, check_kind
 from polyseme.tasks.own_data import read_own

@@ -18,10 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyseme.bundle import Bundle, load_bundle
+from polyseme.bundle import Bundle
 from polyseme.convert.hub import find_model
 from polyseme.embedding.layer_selection import LayerChoice, parse_layers
 from polyseme.errors import ModelError, OptionError
+from polyseme.model_folder import load_bundle
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.tasks.encoder_rows import RowTally
 

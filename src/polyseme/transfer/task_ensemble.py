@@ -17,9 +17,9 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from polyseme.bundle import members_of, model_folder
 from polyseme.convert.hub import find_model
 from polyseme.errors import OptionError
+from polyseme.model_folder import members_of, model_folder
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS

@@ -22,13 +22,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from polyseme.bundle import CARD, Bundle, load_bundle, model_folder, save_bundle
+from polyseme.bundle import Bundle
 from polyseme.convert.config_file import read_json
 from polyseme.convert.weight_files import read_safetensors, refuse_no_weights, write_safetensors
 from polyseme.errors import ModelError
 from polyseme.files.atomic import whole_folder
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
+from polyseme.model_folder import CARD, load_bundle, model_folder, save_bundle
 from polyseme.tasks.kinds import build_head
 from polyseme.transfer.stacked_inputs import InputModel
 from polyseme.transfer.task_model import TaskConfig, TaskModel

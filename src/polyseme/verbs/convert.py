@@ -17,7 +17,7 @@ import numpy as np
 
 from polyseme import __version__
 from polyseme.api import DTYPES, STORES, Model, folder_of, load
-from polyseme.bundle import model_folder, named_tensors
+from polyseme.bundle import named_tensors
 from polyseme.convert.conversion_table import write
 from polyseme.convert.fastai_files import words_beside, write_fastai
 from polyseme.convert.sentence_transformers import MODEL_CARD
@@ -36,6 +36,7 @@ from polyseme.files.reading_options import TextOptions
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vectors_word2vec import check_word2vec, write_word2vec
 from polyseme.model_card import card_by_precision
+from polyseme.model_folder import model_folder
 from polyseme.ngrams.arpa import write_arpa
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.api import AnyPath, Model, folder_of
-from polyseme.bundle import Bundle, load_bundle, model_folder, new_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.hub import find_model
 from polyseme.datasets.named_benchmarks import BENCHMARKS, read_benchmark
@@ -21,6 +21,7 @@ from polyseme.files.texts_on_disk import on_disk
 from polyseme.files.unfinished_folder import unfinished_work
 from polyseme.heads.head_config import NAMES, HeadConfig
 from polyseme.metrics.task_metrics import measure
+from polyseme.model_folder import load_bundle, model_folder
 from polyseme.objectives.distilled import check_predicts, check_size, check_teacher
 from polyseme.options import flat
 from polyseme.parts.device import find_device

@@ -12,7 +12,7 @@ from typing import Any
 
 from polyseme import __version__
 from polyseme.api import AnyPath, Model
-from polyseme.bundle import CARD, MEMBERS, Bundle, load_bundle
+from polyseme.bundle import Bundle
 from polyseme.convert.hub import find_model
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.datasets.named_benchmarks import BENCHMARKS, read_benchmark
@@ -22,6 +22,7 @@ from polyseme.files.atomic import check_output, whole_folder
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.source_paths import Sources
 from polyseme.files.unfinished_folder import unfinished_work
+from polyseme.model_folder import CARD, MEMBERS, load_bundle
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.parts.device import find_device

@@ -11,7 +11,7 @@ from typing import Any
 
 from polyseme import __version__
 from polyseme.api import Model, load
-from polyseme.bundle import Bundle, save_bundle
+from polyseme.bundle import Bundle
 from polyseme.convert.hub import find_model
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.embedding.row_documents import document_of
@@ -21,6 +21,7 @@ from polyseme.files.in_memory import InMemory, inputs_of, names_of
 from polyseme.files.rows import read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.model_card import CardContent, Figure, Use, model_card, table, use_of
+from polyseme.model_folder import save_bundle
 from polyseme.options import flat
 from polyseme.packaged_models import model_name
 from polyseme.parts.device import find_device

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from polyseme.bundle import model_folder
 from polyseme.convert.hub import find_model
 from polyseme.errors import InputError, MissingPackageError, ModelError, OptionError
 from polyseme.exporting.model_forms import FORMS, Form, form_of_folder
@@ -18,6 +17,7 @@ from polyseme.exporting.tradeoff_table import take_turns, tradeoff_figures
 from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.metrics.evaluation_report import Report
 from polyseme.metrics.report_files import check_report_output, write_report
+from polyseme.model_folder import model_folder
 from polyseme.options import check_choice, flat
 from polyseme.result_tables import counted
 from polyseme.tasks.items import Item, TaskData
