@@ -27,7 +27,7 @@ SHORT = 64
 WIDEST_HEAD = 128
 WIDEST = 8192
 """States beyond which a norm does not fit into registers."""
-WHAT = "Packed inference"
+SUBJECT = "Packed inference"
 TRIAL_LENGTHS = (1, 2, 5, 17, 40, 64, 70)
 MOST_DIFFERENT = {torch.bfloat16: 0.02, torch.float16: 0.004}
 """Of the largest value, on trial."""
@@ -66,12 +66,12 @@ def kernels_for(encoder: Transformer) -> PackedKernels | None:
         return None
     module, reason = load_kernels("polyseme.parts.packed_kernels", like.device)
     if module is None:
-        report_fallback(WHAT, reason)
+        report_fallback(SUBJECT, reason)
         return None
     kernels = PackedKernels(module)
     failure = trial_failure(lambda: difference(kernels, encoder), MOST_DIFFERENT[like.dtype])
     if failure is not None:
-        report_fallback(WHAT, failure)
+        report_fallback(SUBJECT, failure)
         return None
     return kernels
 

@@ -47,7 +47,7 @@ WIDEST = 8192
 EARLY_CAPABILITY = (9, 0)
 """From here on, a kernel may start while the one before it runs."""
 TRIAL_SLOTS, TRIAL_STEPS = 16, 4
-WHAT = "Generation"
+SUBJECT = "Generation"
 MOST_DIFFERENT = {torch.bfloat16: 0.05, torch.float16: 0.01, torch.float32: 1e-3}
 """Of the largest score, on trial; fp32 may be as coarse as what torch's own products are set to."""
 NAMES: Mapping[Activation, str] = {function: name for name, function in ACTIVATIONS.items()}
@@ -82,7 +82,7 @@ def kernel_steps(
         return None
     kernels, reason = load_kernels("polyseme.parts.row_kernels", like.device)
     if kernels is None:
-        report_fallback(WHAT, reason)
+        report_fallback(SUBJECT, reason)
         return None
     early = torch.cuda.get_device_capability(like.device) >= EARLY_CAPABILITY
     return KernelSteps(encoder, output, bias_of, kernels, early=early, plain=plain)
@@ -226,7 +226,7 @@ class KernelSteps:
             if failure is None:
                 return early
             reason = failure
-        report_fallback(WHAT, reason)
+        report_fallback(SUBJECT, reason)
         return None
 
     def chooses(self, n_rows: int) -> bool:

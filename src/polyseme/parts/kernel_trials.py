@@ -46,6 +46,6 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 @functools.cache
-def report_fallback(what: str, reason: str) -> None:
-    """Warn that `what` runs without its kernels, once for each reason."""
-    warnings.warn(f"{what} runs without its Triton kernels, more slowly: {reason}.", PolysemeWarning, stacklevel=4)
+def report_fallback(subject: str, reason: str) -> None:
+    """Warn that `subject` runs without its kernels, once for each reason."""
+    warnings.warn(f"{subject} runs without its Triton kernels, more slowly: {reason}.", PolysemeWarning, stacklevel=4)
