@@ -16,11 +16,12 @@ from polyseme.claims.claim import Claim
 from polyseme.claims.claim_result import RESULTS, ClaimResult, packaged_results
 from polyseme.claims.claim_table import CLAIMS, NOT_SHOWN
 from polyseme.claims.data_sources import DATA, VARIABLE
-from polyseme.claims.lab import Figures, Lab
+from polyseme.claims.lab import Figures, Lab, pretraining_rows
 from polyseme.claims.rule import Rule, above, fingerprint
 from polyseme.claims.script_rules import SCRIPT_RULES
-from polyseme.errors import InputError, OptionError
-from polyseme.sweeps.sweep_report import Figure, RunResult
+from polyseme.errors import InputError, OptionError, OutputError
+from polyseme.sweeps.grid import ROW
+from polyseme.sweeps.sweep_report import Figure, RunCost, RunResult
 
 SCORE = "score"
 every_claim = pytest.mark.parametrize("claim", CLAIMS.values(), ids=list(CLAIMS))
@@ -55,6 +56,9 @@ def test_a_result_is_of_a_rule_that_has_not_changed(file: Path) -> None:
         assert claim.rule.verdict(result.sweep) == result.verdict
         names = [outcome["condition"] for outcome in result.outcomes]
         assert names == [condition.text for condition in claim.rule.conditions]
+    if claim.run is not None:
+        assert len({run.seed for run in result.sweep.runs}) == claim.seeds
+        assert all(run.cost.seconds > 0 and run.version for run in result.sweep.runs)
 
 
 def test_a_rule_that_was_changed_in_a_result_is_refused(tmp_path: Path) -> None:
@@ -161,6 +165,52 @@ def test_time_that_is_over_leaves_a_message(claim: tuple[Claim, list[str]], tmp_
     assert not (tmp_path / "claim.html").exists()
 
 
+def test_runs_of_another_budget_are_refused_or_discarded(claim: tuple[Claim, list[str]], tmp_path: Path) -> None:
+    ours, calls = claim
+    output = tmp_path / "claim.html"
+    polyseme.check_claims(ours.name, output=output)
+    with pytest.raises(OutputError, match="budget was 1 × the smallest and is 2 × the smallest"):
+        polyseme.check_claims(ours.name, output=output, budget="4min")
+    assert len(calls) == 6
+    [report] = polyseme.check_claims(ours.name, output=output, budget="4min", force=True)
+    assert len(calls) == 12
+    assert report.results[0].budget == "2 × the smallest"
+
+
+def test_a_folder_of_others_is_left_alone(claim: tuple[Claim, list[str]], tmp_path: Path) -> None:
+    ours, calls = claim
+    foreign = tmp_path / "claim.runs" / "full" / "notes.txt"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("mine")
+    with pytest.raises(OutputError, match="is there already"):
+        polyseme.check_claims(ours.name, output=tmp_path / "claim.html", force=True)
+    assert not calls
+    assert [each.name for each in foreign.parent.iterdir()] == ["notes.txt"]
+
+
+def test_a_damaged_measurement_is_named(claim: tuple[Claim, list[str]], tmp_path: Path) -> None:
+    ours, _ = claim
+    polyseme.check_claims(ours.name, output=tmp_path / "claim.html")
+    [measured] = (tmp_path / "claim.runs" / "full" / "measured").glob("*.ten.0.json")
+    measured.write_text('{"figures": []}')
+    with pytest.raises(InputError, match=r"ten\.0\.json is damaged .* the same command measures it again"):
+        polyseme.check_claims(ours.name, output=tmp_path / "claim.html")
+
+
+def test_a_result_has_the_version_of_its_runs(claim: tuple[Claim, list[str]]) -> None:
+    ours, _ = claim
+    runs = [RunResult(name=name, settings={ROW: name}, seed=0, folder="", version="0.0.9") for name in ("ten", "five")]
+    result = ClaimResult.of(ours, runs, size="small", device="a CPU", factor=1.0)
+    assert result.version == "0.0.9"
+    assert ClaimReport(claim=ours, results=[result]).verdict == "not shown (small, polyseme 0.0.9)"
+
+
+def test_pretraining_is_a_row_of_its_own() -> None:
+    run = RunResult(name="run", settings={ROW: "LM"}, seed=0, folder="runs/LM", cost=RunCost(seconds=60.0))
+    [row] = pretraining_rows([run])
+    assert row == dataclasses.replace(run, settings={ROW: "LM: pretraining"})
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
@@ -179,6 +229,13 @@ def test_time_that_is_over_leaves_a_message(claim: tuple[Claim, list[str]], tmp_
         ("cache-helps,nnlm-with-kn6", {}, "Did you mean 'nnlm-with-kn5'"),
         ("cache-helps,mix-beats-top", {"small": True}, "no small size"),
         (None, {"small": True}, "small would change nothing of a list"),
+        (None, {"show": True}, "show would change nothing of a list"),
+        ("cache-helps", {"show": True, "small": True}, "small would change nothing of what --show"),
+        ("all,cache-helps", {}, "'all' stands alone"),
+        ("cache-helps,,nnlm-with-kn5", {}, "separated by single commas"),
+        ("", {}, "separated by single commas"),
+        ("../../etc/passwd", {}, "There is no claim '../../etc/passwd'"),
+        ("mix-beats-top", {"budget": "30min"}, "have a fixed length, and a budget would change nothing"),
     ],
 )
 def test_what_cannot_be_run_is_refused(name: str | None, options: dict[str, object], message: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ import torch
 from polyseme import __version__
 from polyseme.claims.claim import Claim
 from polyseme.claims.claim_page import claim_page, condition_rows, note_of
-from polyseme.claims.claim_result import MADE_BY, ClaimResult, packaged_results
+from polyseme.claims.claim_result import MADE_BY, ClaimResult, Size, packaged_results
 from polyseme.claims.claim_table import CLAIMS
 from polyseme.claims.data_sources import data_folder
 from polyseme.claims.lab import Lab
 from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import check_output, whole_file
+from polyseme.files.unfinished_folder import has_work, locked, prepare, remove
 from polyseme.json_reading import load_json
 from polyseme.options import flat
 from polyseme.parts.device import find_device
@@ -135,20 +137,22 @@ def check_claims(options: ClaimsOptions) -> ResultList[ClaimReport]:
     """
     chosen = _chosen(options)
     if options.name is None or options.show:
+        _refuse_ignored(options)
         return _listed([ClaimReport(claim=each, results=packaged_results(each.name)) for each in chosen])
     deadline = math.inf
     if options.stop_after is not None:
         deadline = time.monotonic() + parse_time(options.stop_after, "stop_after")
+    if options.budget is not None and len(chosen) > 1:
+        raise OptionError("A budget is that of one claim. Name one, or leave the budget out.")
     if len(chosen) == 1:
         [claim] = chosen
         output = Path(options.output or f"{claim.name}.html")
         return _listed([_carry_out(claim, options, output, output.with_suffix(".runs"), deadline)])
     folder = Path(options.output or "claims")
-    if options.name == ALL:
+    if options.name.strip() == ALL:
         chosen = [each for each in chosen if _fits(each, options)]
     for each in chosen:
         _prepare(each, options, folder / f"{each.name}.html")
-    folder.mkdir(parents=True, exist_ok=True)
     pages = {each.name: folder / f"{each.name}.html" for each in chosen}
     return _listed([_carry_out(each, options, pages[each.name], folder / "runs", deadline) for each in chosen])
 
@@ -159,19 +163,28 @@ def _listed(reports: Sequence[ClaimReport]) -> ResultList[ClaimReport]:
 
 def _chosen(options: ClaimsOptions) -> list[Claim]:
     """The claims that are named; what cannot be run as it was named is refused."""
-    if options.name is None:
-        changed = options.changed().keys() - {"on_report", "progress"}
-        if changed:
-            raise OptionError(f"{', '.join(sorted(changed))} would change nothing of a list. Name a claim, or: all.")
+    if options.name is None or options.name.strip() == ALL:
         return [*CLAIMS.values()]
-    named = [each.strip() for each in options.name.split(",")]
-    names = [*CLAIMS] if options.name == ALL else [*dict.fromkeys(named)]
+    names = [*dict.fromkeys(each.strip() for each in options.name.split(","))]
     for name in names:
+        if not name or name == ALL:
+            raise OptionError(
+                f"The names of claims are separated by single commas, and {ALL!r} stands alone. Got {options.name!r} "
+                "instead."
+            )
         if name not in CLAIMS:
             raise OptionError(f"There is no claim {name!r}. {nearest(name, [*CLAIMS, ALL])}")
-    if options.budget is not None and (options.name == ALL or len(names) > 1):
-        raise OptionError("A budget is that of one claim. Name one, or leave the budget out.")
     return [CLAIMS[name] for name in names]
+
+
+def _refuse_ignored(options: ClaimsOptions) -> None:
+    """Refuse options of a run where nothing is run."""
+    ignored = sorted(options.changed().keys() - {"name", "show", "on_report", "progress"})
+    if options.name is None and (ignored or options.show):
+        names = ", ".join([*ignored, *(["show"] if options.show else [])])
+        raise OptionError(f"{names} would change nothing of a list. Name a claim, or: {ALL}.")
+    if ignored:
+        raise OptionError(f"{', '.join(ignored)} would change nothing of what --show (show=True) shows. Leave it out.")
 
 
 def _fits(claim: Claim, options: ClaimsOptions) -> bool:
@@ -203,6 +216,11 @@ def _prepare(claim: Claim, options: ClaimsOptions, output: Path) -> tuple[float,
             f"{'two CPU cores' if options.small or claim.device == 'cpu' else 'an H200'} for all its runs. Give as "
             f"much or more{', or try --small (small=True)' if not options.small and claim.small_minutes else ''}."
         )
+    if factor > 1 and not claim.scales:
+        raise OptionError(
+            f"The runs of the claim {claim.name!r} have a fixed length, and a budget would change nothing. Leave "
+            "--budget (budget=…) out."
+        )
     device = torch.device(find_device(options.device)).type
     if claim.device == "gpu" and not options.small and device == "cpu":
         small = "" if claim.small_minutes is None else (
@@ -233,11 +251,10 @@ def _carry_out(claim: Claim, options: ClaimsOptions, output: Path, work: Path, d
     """Run a claim as far as there is time; a finished one is written."""
     factor, data = _prepare(claim, options, output)
     known = packaged_results(claim.name)
-    work = work / "small" if options.small else work
-    work.mkdir(parents=True, exist_ok=True)
+    size: Size = "small" if options.small else "full"
     lab = Lab(
         claim=claim.name,
-        folder=work,
+        folder=work / size,
         data=data,
         n_seeds=claim.seeds,
         small=options.small,
@@ -249,11 +266,12 @@ def _carry_out(claim: Claim, options: ClaimsOptions, output: Path, work: Path, d
         progress=options.progress,
     )
     assert claim.run is not None  # prepared
-    try:
-        runs = claim.run(lab)
-    except PausedError as error:
-        return ClaimReport(claim=claim, results=known, message=f"{claim.name}: {error}")
-    result = ClaimResult.of(claim, runs, size="small" if options.small else "full", device=_named(lab), factor=factor)
+    with _work_folder(lab, force=options.force):
+        try:
+            runs = claim.run(lab)
+        except PausedError as error:
+            return ClaimReport(claim=claim, results=known, message=f"{claim.name}: {error}")
+    result = ClaimResult.of(claim, runs, size=size, device=_named(lab), factor=factor)
     for path, text in (
         (output, claim_page(claim, result)),
         (output.with_suffix(".json"), json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"),
@@ -261,6 +279,21 @@ def _carry_out(claim: Claim, options: ClaimsOptions, output: Path, work: Path, d
         with whole_file(path, force=True) as new:
             new.write_text(text, encoding="utf-8")
     return ClaimReport(claim=claim, results=[result, *known])
+
+
+@contextlib.contextmanager
+def _work_folder(lab: Lab, *, force: bool) -> Iterator[None]:
+    """The folder of the runs: a new one, or that of claims which are to be resumed with the same data and budget."""
+    data = "" if lab.data == Path() else str(lab.data.resolve())
+    settings = {"data": data, "budget": f"{lab.factor:g} × the smallest"}
+    with locked(lab.folder, noun="run of a claim"):
+        prepare(lab.folder, settings, noun="run of a claim", force=force)
+        try:
+            yield
+        except BaseException:
+            if not has_work(lab.folder):
+                remove(lab.folder)
+            raise
 
 
 def _named(lab: Lab) -> str:

@@ -37,6 +37,8 @@ class Claim:
     """The smallest device for the full size."""
     minutes: float = 0.0
     """Of one H200, or of two CPU cores, for all seeds together: the smallest honest budget."""
+    scales: bool = True
+    """Whether a larger budget makes its runs longer."""
     small_minutes: float | None = None
     """Of two CPU cores, for the small size; None: there is none."""
     small_lacks: str = ""

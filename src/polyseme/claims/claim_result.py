@@ -46,6 +46,7 @@ class ClaimResult:
         """What the rule says of finished runs."""
         assert not isinstance(claim.rule, str)  # those are decided by their scripts
         sweep = Sweep(verb="claim", title=claim.text, runs=tuple(runs))
+        versions = {run.version for run in runs if run.version}
         pairs = zip(claim.rule.conditions, claim.rule.outcomes(sweep), strict=True)
         return cls(
             claim=claim.name,
@@ -57,6 +58,7 @@ class ClaimResult:
             sweep=sweep,
             device=device,
             budget=f"{factor:g} × the smallest",
+            version=versions.pop() if len(versions) == 1 else __version__,
             note=claim.small_lacks if size == "small" else "",
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyseme.claims.claim import Claim
-from polyseme.claims.lab import Figures, Lab, of_row
+from polyseme.claims.lab import Figures, Lab, of_row, pretraining_rows
 from polyseme.claims.lm_vectors_in_taggers import LONG, bilms
 from polyseme.claims.rule import Rule, above
 from polyseme.datasets.suites import SUITES
@@ -34,12 +34,13 @@ def run(lab: Lab) -> list[RunResult]:
         error = sampling_error(result.metric, value, result.sizes.get(result.split, 0))
         return {task: Figure(value=value, unit="share", error=error)}
 
-    return [
+    fitted = [
         lab.measure(strategy, seed, lambda t=task, s=strategy, n=seed: figures(t, s, n), shared=f"elmo-six.{task}")  # type: ignore[misc]
         for task in SUITE.names
         for strategy in (BEFORE, AFTER)
         for seed in lab.seeds
     ]
+    return [*pretraining_rows(runs), *fitted]
 
 
 CLAIM = Claim(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
-from polyseme.errors import PolysemeError
+from polyseme.errors import InputError, PolysemeError
 from polyseme.json_reading import load_json
 from polyseme.parts.device import find_device
 from polyseme.sweeps.grid import ROW
@@ -128,7 +128,13 @@ class Lab:
             )
             file.parent.mkdir(parents=True, exist_ok=True)
             write_json(file, json.loads(json.dumps(dataclasses.asdict(record))))
-        return RunResult.from_json(load_json(file, kind=dict))
+        try:
+            return RunResult.from_json(load_json(file, kind=dict))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{file} is damaged ({type(error).__name__}: {error}). Remove it, and the same command measures it "
+                "again."
+            ) from None
 
     def finetune(self, row: str, seed: int, task: str, *, shared: str = "", **options: Any) -> RunResult:
         """A row that is a model fitted to a task, with that seed."""
@@ -156,6 +162,11 @@ def renamed(runs: Sequence[RunResult], rows: Mapping[str, str] | str) -> list[Ru
     return [
         dataclasses.replace(run, settings={ROW: rows[run.settings[ROW]]}) for run in runs if run.settings[ROW] in rows
     ]
+
+
+def pretraining_rows(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Runs of pretraining as rows beside those of their models on a task, with their losses and costs."""
+    return [dataclasses.replace(run, settings={ROW: f"{run.settings[ROW]}: pretraining"}) for run in runs]
 
 
 def with_measured(run: RunResult, measured: RunResult) -> RunResult:

@@ -64,5 +64,6 @@ CLAIM = Claim(
     data=("tasks/mrpc",),
     device="cpu",
     minutes=20,
+    scales=False,
     observed="docs/geometry.md: states of the packaged models before and after SST-2.",
 )

@@ -8,7 +8,7 @@ from typing import Any
 from polyseme.api import Model, load
 from polyseme.bundle import Bundle
 from polyseme.claims.claim import Claim
-from polyseme.claims.lab import Lab, of_row
+from polyseme.claims.lab import Lab, of_row, pretraining_rows
 from polyseme.claims.rule import Rule, above
 from polyseme.convert.families import FAMILIES
 from polyseme.datasets.named_benchmarks import read_benchmark
@@ -30,7 +30,7 @@ _SMALL_BILM: Mapping[str, Any] = {"recipe": "elmo-tiny"}
 def taggers(lab: Lab, rows: list[str]) -> list[RunResult]:
     """Taggers of two BiLSTM layers over a character CNN; vectors of a biLM come between the layers."""
     runs = bilms(lab, rows)
-    return [_tagger(lab, runs, row, seed) for row in rows for seed in lab.seeds]
+    return [*pretraining_rows(runs), *(_tagger(lab, runs, row, seed) for row in rows for seed in lab.seeds)]
 
 
 def bilms(lab: Lab, rows: Sequence[str]) -> list[RunResult]:

@@ -41,6 +41,7 @@ CLAIM = Claim(
     data=("tasks/ud-ewt",),
     device="cpu",
     minutes=15,
+    scales=False,
     observed=(
         "docs/transfer.md has one line of a mix beside a top layer on UD-EWT; experiments/probing.py has all layers."
     ),

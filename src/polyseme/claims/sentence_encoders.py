@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.claims.claim import Claim
-from polyseme.claims.lab import Lab, of_row
+from polyseme.claims.lab import Lab, of_row, pretraining_rows
 from polyseme.claims.rule import Rule, above
 from polyseme.sweeps.sweep_report import RunResult
 from polyseme.text.sentences import split_sentences
@@ -57,7 +57,7 @@ def encoders(lab: Lab, name: str, lines: Sequence[str], pairs: Mapping[str, Pair
     }
     runs = lab.sweep(f"encoders-{name}", "pretrain", None, rows=rows, budget=lab.budget(budget, "flops"))
     options = {"frozen": True, "stack": "encoder", "layer": "-1", "head": "linear", "readout": "concat"}
-    return [
+    fitted = [
         lab.finetune(
             row, seed, "trec", model=lab.model(of_row(runs, row, seed)), train_share=SHARE, unseen="keep",
             shared=f"encoders-{name}", **options,
@@ -65,6 +65,7 @@ def encoders(lab: Lab, name: str, lines: Sequence[str], pairs: Mapping[str, Pair
         for row in rows
         for seed in lab.seeds
     ]  # fmt: skip
+    return [*pretraining_rows(runs), *fitted]
 
 
 def _tokenizer(lab: Lab, name: str, lines: Sequence[str], frame: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyseme.claims.claim import Claim
-from polyseme.claims.lab import Figures, Lab, of_row
+from polyseme.claims.lab import Figures, Lab, of_row, pretraining_rows
 from polyseme.claims.rule import Rule, above
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.metrics.sampling_error import sampling_error
@@ -71,7 +71,7 @@ def run_steps(lab: Lab) -> list[RunResult]:
         start, options = STEPS[row]
         return {ALL: _fitted(lab, lab.model(of_row(models[start], start, seed)), seed, "100%", options)}
 
-    return _measured(lab, list(STEPS), figures, "ulmfit")
+    return [*_pretraining(models), *_measured(lab, list(STEPS), figures, "ulmfit")]
 
 
 def run_labels(lab: Lab) -> list[RunResult]:
@@ -85,7 +85,11 @@ def run_labels(lab: Lab) -> list[RunResult]:
         options = {"reinit_layers": 3, "gradual_unfreezing": False, "layer_decay": 1.0, "learning_rate": 1e-3}
         return {TENTH: _fitted(lab, model, seed, SHARE, options)}
 
-    return _measured(lab, [FULL, SCRATCH], figures, "ulmfit-tenth")
+    return [*_pretraining(models), *_measured(lab, [FULL, SCRATCH], figures, "ulmfit-tenth")]
+
+
+def _pretraining(models: Mapping[str, Sequence[RunResult]]) -> list[RunResult]:
+    return [run for runs in models.values() for run in pretraining_rows(runs)]
 
 
 def _measured(lab: Lab, rows: Sequence[str], figures: Any, shared: str) -> list[RunResult]:
