@@ -40,7 +40,7 @@ from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.fast_decoder import FastSteps
 from polyseme.generating.kernel_steps import difference
 from polyseme.generating.language_model import LanguageModel
-from polyseme.generating.step_graph import AHEAD
+from polyseme.generating.step_graph import GREEDY_STEPS
 from polyseme.recipes.published_sizes import SIZES
 from polyseme.types import Batch
 
@@ -97,20 +97,20 @@ def step_of(model: LanguageModel, prompts: torch.Tensor) -> tuple[Callable[[], N
     _, memory = model.next_piece.start(batch, PROMPT + NEW)
     steps = steps_of(model)
     pieces = batch.pieces[:, 0].contiguous()
-    never = torch.zeros(model.n_pieces, dtype=torch.int8, device=model.device)
+    forbidden = torch.zeros(model.n_pieces, dtype=torch.int8, device=model.device)
     graph = steps._graph(memory)
     first = memory.lengths.clone()
-    if steps.ahead:
-        graph.chosen(pieces, memory, never, AHEAD)
+    if steps.greedy:
+        graph.greedy_steps(pieces, memory, forbidden, GREEDY_STEPS)
     else:
         graph(pieces, memory)
-    n_chosen = AHEAD if steps.ahead else 0
+    n_greedy = GREEDY_STEPS if steps.greedy else 0
 
     def replay() -> None:
         graph.memory.lengths.copy_(first)
-        graph._run(n_chosen)
+        graph._run(n_greedy)
 
-    return replay, max(n_chosen, 1)
+    return replay, max(n_greedy, 1)
 
 
 def median_time(run: Callable[[], None], device: str, rounds: int = 20) -> float:
@@ -135,10 +135,10 @@ def median_time(run: Callable[[], None], device: str, rounds: int = 20) -> float
 def equality(bundle: Bundle, n_rows: int) -> dict[str, Any]:
     """Whether kernels of the measured size pass their trial, and what they differ by."""
     kernels = steps_of(model_of(bundle, "kernels"))._kernels
-    if kernels is None or kernels.plain is None:
+    if kernels is None:
         raise RuntimeError("There are no kernels here.")
     passed = kernels.serves(n_rows)
-    off = difference(kernels, kernels.plain, n_rows) if passed else None
+    off = difference(kernels, n_rows) if passed else None
     return {"rows": n_rows, "passed": passed, "early": kernels.launch.early, "differ_by": off}
 
 

@@ -44,7 +44,6 @@ from packed import lengths_drawn  # noqa: E402
 from pretrain_gpu import SHAPES, our_steps, synchronize, timed  # noqa: E402
 
 from polyseme.datasets.named_benchmarks import read_benchmark  # noqa: E402
-from polyseme.encoders import packed_on_gpu  # noqa: E402
 from polyseme.encoders.encoder import Encoder  # noqa: E402
 from polyseme.encoders.encoder_kinds import build_encoder  # noqa: E402
 from polyseme.encoders.inference import InferenceEncoder, PackedRows, build_inference_encoder  # noqa: E402
@@ -186,18 +185,16 @@ def embed(report: Report) -> None:
         for kind, each in lengths.items():
             name = f"embed {size}, {kind}"
             batches = packed_batches(each, budget, device)
-            ways: dict[str, tuple[InferenceEncoder, int]] = {name: (inference, packed_on_gpu.SHORT)}
+            ways = {name: inference}
             if has_kernels or tiny:
-                ways["without kernels"] = (plain, 0)
-                ways["kernels for sums alone"] = (inference, 0)
-                ways["kernels for attention always"] = (inference, 1 << 30)
+                ways["without kernels"] = plain
+                ways["kernels for sums alone"] = with_attention_kernel(inference, up_to=0)
+                ways["kernels for attention always"] = with_attention_kernel(inference, up_to=1 << 30)
 
             def run(way: str, batches: list[PackedRows] = batches, ways: Any = ways) -> None:
-                inference, packed_on_gpu.SHORT = ways[way]
                 for batch in batches:
-                    inference(batch, [-1])
+                    ways[way](batch, [-1])
 
-            usual = packed_on_gpu.SHORT
             seconds = alternate({way: synced(partial(run, way)) for way in ways}, 7, warm_ups=3)
             for way in list(ways)[1:]:
                 figure = f"{sum(each) / seconds[way] / 1e6:.3f}M"
@@ -205,14 +202,20 @@ def embed(report: Report) -> None:
                 report.keep(name, **{way: figure})
             off_by = f"{apart(exact, ways[name], batches[0]):.1e}"
             reached = report.speed(name, sum(each) / seconds[name], batches=len(batches), off_by=off_by)
-            packed_on_gpu.SHORT = usual
             if not reached:
                 report.profile(name, synced(partial(run, name)))
 
 
-def apart(exact: Encoder, way: tuple[InferenceEncoder, int], rows: PackedRows) -> float:
+def with_attention_kernel(inference: InferenceEncoder, *, up_to: int) -> InferenceEncoder:
+    """The same with the attention kernel for batches whose rows have so many pieces on the mean, at most."""
+    changed: Any = copy.copy(inference)
+    if getattr(changed, "kernels", None) is not None:
+        changed.kernels = dataclasses.replace(changed.kernels, max_mean_length=up_to)
+    return changed  # type: ignore[no-any-return]
+
+
+def apart(exact: Encoder, inference: InferenceEncoder, rows: PackedRows) -> float:
     """How far states are from those of single precision, as a share of the largest; of the first rows of a batch."""
-    inference, packed_on_gpu.SHORT = way
     lengths = list(rows.lengths)[:200]
     few = PackedRows(rows.pieces[: sum(lengths)], None, lengths)
     with torch.inference_mode():

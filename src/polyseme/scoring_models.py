@@ -20,8 +20,9 @@ from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.errors import ModelError, OptionError
 from polyseme.files.atomic import whole_folder
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.language_model import Continued, LanguageModel, never_written
+from polyseme.generating.language_model import LanguageModel, never_written
 from polyseme.generating.ngram_steps import MixtureSteps, NGramSteps
+from polyseme.generating.prompts import TextPrompts
 from polyseme.generating.text_generator import TextGenerator
 from polyseme.model_card import OF_OUTPUTS, CardContent, model_card
 from polyseme.ngrams.arpa import read_arpa
@@ -233,7 +234,7 @@ def _continuing(
         next_piece=steps,
         n_pieces=tokenizer.n_pieces,
         device=device,
-        prompts=Continued(tokenizer, start=None, framed=lead is not None),
+        prompts=TextPrompts(tokenizer, start=None, framed=lead is not None),
         before=() if lead is None else (lead,),
         room=room,
         end=tokenizer.specials.get("end"),

@@ -126,7 +126,7 @@ def test_all_rows_in_one_call_equal_padded_ones(name: str, monkeypatch: pytest.M
     packed = PackedTransformer(encoder)
     packed.kernels = PackedKernels(WrittenOut)  # type: ignore[arg-type]
     for layer in packed.layers:
-        layer.join_by(packed.kernels)
+        layer.fuse_norms(packed.kernels)
     compare(packed(rows, "all"))
 
 

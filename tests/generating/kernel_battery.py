@@ -98,7 +98,7 @@ def scores_and_choices(kind: str, n_rows: int, dtype: torch.dtype, device: str, 
     for bundle in (exact, random_bundle(kind).to(device, dtype), random_bundle(kind).to(device, dtype)):
         memories.append(start(bundle, ROWS[:n_rows], device))
         steps.append(cast(FastSteps, writer_of(bundle).steps))
-    fused = KernelSteps(steps[2].encoder, steps[2].output, steps[2]._biases, kernels, early=early)
+    fused = KernelSteps(steps[2].encoder, steps[2].output, steps[2]._biases, kernels, steps[2]._plain, early=early)
     off, plain_off, n_wrong = 0.0, 0.0, 0
     generator = torch.Generator().manual_seed(1)
     for _ in range(3 if device != "cpu" else 1):
@@ -109,11 +109,11 @@ def scores_and_choices(kind: str, n_rows: int, dtype: torch.dtype, device: str, 
         largest = expected.abs().max()
         off = max(off, ((found - expected).abs().max() / largest).item())
         plain_off = max(plain_off, ((plain - expected).abs().max() / largest).item())
-        never = torch.zeros(found.shape[1], dtype=torch.int8, device=device)
-        never[found.argmax(dim=-1)[0]] = 1
+        forbidden = torch.zeros(found.shape[1], dtype=torch.int8, device=device)
+        forbidden[found.argmax(dim=-1)[0]] = 1
         chosen, likelihoods = torch.empty_like(pieces), torch.empty_like(found[:, 0])
-        fused.choose(pieces, memories[2], never, chosen, likelihoods)
-        right = found.masked_fill(never.bool(), float("-inf")).argmax(dim=-1)
+        fused.greedy_step(pieces, memories[2], forbidden, chosen, likelihoods)
+        right = found.masked_fill(forbidden.bool(), float("-inf")).argmax(dim=-1)
         by_scores = found.log_softmax(dim=-1).gather(1, right[:, None])[:, 0]
         n_wrong += int((chosen != right).sum() + (pieces != right).sum())
         n_wrong += int(

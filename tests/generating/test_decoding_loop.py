@@ -248,8 +248,8 @@ def test_settings_go_to_json_and_come_back() -> None:
 def test_pieces_that_are_read_late_are_the_same(max_new: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, where the next steps are started first."""
     written = []
-    for n_behind in (0, 1, 2):
-        monkeypatch.setitem(decoding_loop.BEHIND, "cpu", n_behind)
+    for n_unread in (0, 1, 2):
+        monkeypatch.setitem(decoding_loop.UNREAD_COPIES, "cpu", n_unread)
         model = language(step_by_step(gpt2().ours), end=END, room=60)
         model.prepare(kernels=True)
         found = write_on(model, prompts(), Decoding(max_new=max_new, temperature=0))

@@ -54,8 +54,8 @@ class PackedRows:
             start += n_rows * length
         return runs
 
-    def places(self) -> Places:
-        """Where rows and pieces stand, on the device; without waiting for it."""
+    def places(self) -> PackedPlaces:
+        """Where rows and pieces stand, on the device. The host does not wait for it."""
         device = self.pieces.device
         lengths = np.asarray(self.lengths, dtype=np.int32)
         bounds = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
@@ -63,10 +63,10 @@ class PackedRows:
         n_pieces = len(self.pieces)
         row_of = torch.repeat_interleave(bounds.diff(), output_size=n_pieces)
         positions = torch.arange(n_pieces, device=device) - bounds[row_of]
-        return Places(bounds, row_of, positions)
+        return PackedPlaces(bounds, row_of, positions)
 
 
-class Places(NamedTuple):
+class PackedPlaces(NamedTuple):
     """Where packed rows and their pieces stand."""
 
     bounds: Tensor
@@ -114,7 +114,7 @@ INFERENCE_BUILDERS: Mapping[str, InferenceBuilder] = LateTable(
 
 
 def warn_where_slow(precision: Precision, stacklevel: int) -> None:
-    """Say so where this processor gains nothing by a precision."""
+    """Warn where this processor gains nothing by a precision."""
     if (precision == "bf16" and not bf16_is_fast()) or (precision == "int8" and not int8_is_fast()):
         warnings.warn(
             f"This processor has no instructions for {precision}; the results are those of one that has them, but come "

@@ -1,7 +1,7 @@
 """Which parts of packed inference run by the kernels of `parts/packed_kernels.py`, after a trial on this GPU.
 
-The plain path is the specification: where a kernel cannot be had, does not run or gives something else, it runs, and
-why is reported once.
+The plain path is the specification. It runs where there are no kernels, where they do not run, and where their results
+differ; the reason is reported once (`parts/kernel_trials.py`).
 
 Shapes: N pieces of all rows, R rows, D width, H heads, d head width.
 """
@@ -19,15 +19,12 @@ from torch import Tensor
 
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
-from polyseme.parts.kernel_trials import load_kernels, report_fallback, trial_failure
-from polyseme.parts.row_products import Norm
+from polyseme.parts.kernel_trials import try_kernels
+from polyseme.parts.norms import Norm
 
-SHORT = 64
-"""Pieces of a row, on the mean of a batch, up to which rows share blocks: flash attention has blocks of 128."""
 WIDEST_HEAD = 128
 WIDEST = 8192
 """States beyond which a norm does not fit into registers."""
-SUBJECT = "Packed inference"
 TRIAL_LENGTHS = (1, 2, 5, 17, 40, 64, 70)
 MOST_DIFFERENT = {torch.bfloat16: 0.02, torch.float16: 0.004}
 """Of the largest value, on trial."""
@@ -35,13 +32,15 @@ MOST_DIFFERENT = {torch.bfloat16: 0.02, torch.float16: 0.004}
 
 @dataclass(frozen=True)
 class PackedKernels:
-    """Kernels that were tried for an encoder."""
+    """Kernels that have passed a trial for an encoder."""
 
     module: ModuleType
+    max_mean_length: int = 64
+    """Pieces per row, on the mean of a batch, up to which rows share blocks: flash attention has blocks of 128."""
 
     def suits(self, lengths: Sequence[int], n_pieces: int) -> bool:
-        """Whether attention within these rows is theirs."""
-        return n_pieces <= SHORT * len(lengths)
+        """Whether these rows are short enough for the attention kernel."""
+        return n_pieces <= self.max_mean_length * len(lengths)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, row_of: Tensor, bounds: Tensor, scale: float, window: tuple[int, int]
@@ -50,30 +49,28 @@ class PackedKernels:
         attended: Tensor = self.module.attend(q, k, v, row_of, bounds, scale=scale, window=window)
         return attended
 
-    def join(self, x: Tensor, residual: Tensor, norm: Norm, *, summed: bool) -> tuple[Tensor, Tensor]:
-        """The sum of both, in the place of `x` if it is wanted (`summed`), and its norm."""
+    def add_and_norm(self, x: Tensor, residual: Tensor, norm: Norm, *, summed: bool) -> tuple[Tensor, Tensor]:
+        """The sum of both and its norm. The sum takes the place of `x`, and is only valid with `summed`."""
         assert norm.weight is not None
-        joined: tuple[Tensor, Tensor] = self.module.add_and_norm(
+        result: tuple[Tensor, Tensor] = self.module.add_and_norm(
             x, residual, norm.weight, norm.bias, norm.epsilon, rms=norm.kind == "rms", summed=summed
         )
-        return joined
+        return result
 
 
 def kernels_for(encoder: Transformer) -> PackedKernels | None:
     """Kernels for this encoder on its GPU, after a trial; None where they do not fit, or do not run."""
+    if not kernels_fit(encoder):
+        return None
     like = next(encoder.embeddings.parameters())
-    if like.device.type != "cuda" or not kernels_fit(encoder):
-        return None
-    module, reason = load_kernels("polyseme.parts.packed_kernels", like.device)
-    if module is None:
-        report_fallback(SUBJECT, reason)
-        return None
-    kernels = PackedKernels(module)
-    failure = trial_failure(lambda: difference(kernels, encoder), MOST_DIFFERENT[like.dtype])
-    if failure is not None:
-        report_fallback(SUBJECT, failure)
-        return None
-    return kernels
+    module = try_kernels(
+        "Packed inference",
+        "polyseme.parts.packed_kernels",
+        like.device,
+        lambda module: difference(PackedKernels(module), encoder),
+        MOST_DIFFERENT[like.dtype],
+    )
+    return None if module is None else PackedKernels(module)
 
 
 def kernels_fit(encoder: Transformer) -> bool:
@@ -115,7 +112,7 @@ def difference(kernels: PackedKernels, encoder: Transformer) -> float:
         x, residual = drawn(n_pieces, encoder.config.width), drawn(n_pieces, encoder.config.width)
         expected_sum = x + residual
         expected = layer.feed_forward_norm(expected_sum)
-        total, normed = kernels.join(x, residual, norm, summed=True)
+        total, normed = kernels.add_and_norm(x, residual, norm, summed=True)
         worst += [_relative_error(total, expected_sum), _relative_error(normed, expected)]
     return max(worst)
 

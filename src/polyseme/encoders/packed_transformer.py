@@ -23,17 +23,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.encoders.encoder import Encoder, Layers, wanted_layers
-from polyseme.encoders.inference import PackedRows, Places, Precision
+from polyseme.encoders.inference import PackedPlaces, PackedRows, Precision
 from polyseme.encoders.packed_on_gpu import PackedKernels, kernels_for
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.extras import optional
 from polyseme.parts.attention import Attention
 from polyseme.parts.inference_linear import LinearProduct, Product
-from polyseme.parts.masks import Places as SeenFrom
-from polyseme.parts.masks import mask_named
+from polyseme.parts.masks import Places, mask_named
+from polyseme.parts.norms import Norm
 from polyseme.parts.quantized_linear import HalfProduct, Int8Product
-from polyseme.parts.row_products import Norm
 from polyseme.types import Batch
 
 PRODUCTS: Mapping[Precision, type[LinearProduct]] = {"own": Product, "bf16": HalfProduct, "int8": Int8Product}
@@ -83,7 +82,7 @@ class PackedTransformer:
             for layer in self.layers:
                 layer.pack()
                 if self.kernels is not None:
-                    layer.join_by(self.kernels)
+                    layer.fuse_norms(self.kernels)
             self.prepared = True
 
     def warm_up(self, rows: Sequence[NDArray[np.int64]]) -> None:
@@ -123,28 +122,27 @@ class PackedLayer:
         self.up = product(feed_forward.up, None if feed_forward.gated else feed_forward.activation)
         self.down = product(feed_forward.down)
         self.kernels: PackedKernels | None = None
-        """What runs a sum together with …"""
-        self.joined: dict[nn.Module, Norm] = {}
-        """… these norms."""
+        self.fused_norms: dict[nn.Module, Norm] = {}
+        """Norms that the kernels compute together with the residual sum before them."""
 
     def pack(self) -> None:
         """Lay the weights out for this machine."""
         for product in (*self.of_heads, self.up, self.down):
             product.pack(PACKED_FOR)
 
-    def join_by(self, kernels: PackedKernels) -> None:
-        """Run sums and their norms together from here on."""
+    def fuse_norms(self, kernels: PackedKernels) -> None:
+        """Compute each residual sum and the norm after it in one kernel from here on."""
         self.kernels = kernels
         norms = {norm: Norm.of(norm) for norm in (self.attention_norm, self.feed_forward_norm)}
-        self.joined = {module: norm for module, norm in norms.items() if norm.weight is not None}
+        self.fused_norms = {module: norm for module, norm in norms.items() if norm.weight is not None}
 
     def __call__(self, x: Tensor, attend: Attend, mask: str) -> Tensor:
         if self.norm_first:
             read = self._attended(self.attention_norm(x), attend, mask)
-            x, normed = self._joined(read, x, self.feed_forward_norm, summed=True)
+            x, normed = self._add_and_norm(read, x, self.feed_forward_norm, summed=True)
             return self.down(self._inner(normed), x)
-        x = self._joined(self._attended(x, attend, mask), x, self.attention_norm)[1]
-        return self._joined((self.down, self._inner(x)), x, self.feed_forward_norm)[1]
+        x = self._add_and_norm(self._attended(x, attend, mask), x, self.attention_norm)[1]
+        return self._add_and_norm((self.down, self._inner(x)), x, self.feed_forward_norm)[1]
 
     def _attended(self, x: Tensor, attend: Attend, mask: str) -> tuple[LinearProduct, Tensor] | Tensor | None:
         """What attention adds: a product and what it reads; without heads its bias."""
@@ -154,7 +152,7 @@ class PackedLayer:
         project, output = self.of_heads
         return output, attend(project(x), self.attention, mask)
 
-    def _joined(
+    def _add_and_norm(
         self,
         added: tuple[LinearProduct, Tensor] | Tensor | None,
         residual: Tensor,
@@ -162,13 +160,13 @@ class PackedLayer:
         *,
         summed: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """What is added and the residual, as a sum, which only counts if it is wanted (`summed`), and its norm."""
+        """The sum of the residual and what is added, and its norm. The sum is only valid with `summed`."""
         if not isinstance(added, tuple):
             total = residual if added is None else residual + added
             return total, norm(total)
         product, x = added
-        if self.kernels is not None and norm in self.joined:
-            return self.kernels.join(product(x), residual, self.joined[norm], summed=summed)
+        if self.kernels is not None and norm in self.fused_norms:
+            return self.kernels.add_and_norm(product(x), residual, self.fused_norms[norm], summed=summed)
         total = product(x, residual)
         return total, norm(total)
 
@@ -181,7 +179,7 @@ class PackedLayer:
 
 
 def attention_over(
-    rows: PackedRows, places: Places, encoder: Transformer, like: Tensor, kernels: PackedKernels | None = None
+    rows: PackedRows, places: PackedPlaces, encoder: Transformer, like: Tensor, kernels: PackedKernels | None = None
 ) -> Attend:
     """Attention within each of these rows, by the path that suits where `like` is."""
     if like.is_cuda and like.dtype in (torch.bfloat16, torch.float16):
@@ -276,7 +274,7 @@ def runs_in_one_call(encoder: Transformer, flash: Callable[..., Any]) -> bool:
 
 def _in_one_call(
     rows: PackedRows,
-    places: Places,
+    places: PackedPlaces,
     encoder: Transformer,
     flash: Callable[..., Any],
     kernels: PackedKernels | None = None,
@@ -284,8 +282,7 @@ def _in_one_call(
     """One call for rows of any lengths, in half precision on a GPU: flash attention, or a kernel for short rows."""
     longest = max(rows.lengths)
     positions = places.positions[None]
-    seen_from = SeenFrom(positions, positions, None, False)
-    all_terms = encoder.terms(Batch(rows.pieces[None], positions=positions), seen_from)
+    all_terms = encoder.terms(Batch(rows.pieces[None], positions=positions), Places(positions, positions, None, False))
     windows = {name: mask_named(name).window for name in all_terms}
     if kernels is not None and not kernels.suits(rows.lengths, len(rows.pieces)):
         kernels = None

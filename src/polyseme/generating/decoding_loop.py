@@ -20,10 +20,10 @@ from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.sampling import NEVER, Shaping, choose, streams
 from polyseme.generating.sequences import Lines, OnPiece, TextOf, Written, first_stop
 
-STEPS_UNSEEN = 8
+STEPS_PER_COPY = 8
 """On a GPU, steps after which the written pieces are copied back. They are read while the next ones are written."""
-BEHIND = {"cuda": 1}
-"""Copies that are still unread when the next steps are started, by device."""
+UNREAD_COPIES = {"cuda": 1}
+"""Copies that may be unread when the next steps start, by device."""
 
 
 def write_on(
@@ -52,8 +52,8 @@ def write_on(
     return _Writing(model, prompts, decoding, sources, numbers, text_of, on_piece).run()
 
 
-class _Copied:
-    """Pieces and log-probabilities [steps, R] on their way from a GPU, which goes on meanwhile."""
+class _Copy:
+    """Pieces and log-probabilities [steps, R], copied from a GPU while it runs the next steps."""
 
     def __init__(self, pieces: Tensor, likelihoods: Tensor) -> None:
         self.tensors = pieces, likelihoods
@@ -63,7 +63,7 @@ class _Copied:
             self.arrived = torch.cuda.current_stream(pieces.device).record_event()
 
     def lists(self) -> tuple[list[list[int]], list[list[float]]]:
-        """Both, once they are there."""
+        """Both; waits until the copy is complete."""
         if self.arrived is not None:
             self.arrived.synchronize()
         pieces, likelihoods = self.tensors
@@ -71,7 +71,7 @@ class _Copied:
 
 
 def _pinned(tensor: Tensor) -> Tensor:
-    """A copy in memory that a GPU writes to by itself; not there yet."""
+    """A copy in pinned memory, which is complete once the GPU has reached it."""
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
 
 
@@ -100,12 +100,12 @@ class _Writing:
         self.streams: Tensor | None = None
         if decoding.heat:
             self.streams = streams(decoding.seed, numbers, decoding.n, decoding.max_new).to(model.device)
-        self.unseen: list[tuple[Tensor, Tensor]] = []
-        """Pieces and their log-probabilities, [steps, R] each."""
-        self.on_the_way: list[_Copied] = []
-        self.n_behind = 0
-        """How many of the latest of these are read only after the next steps have been started."""
-        self.chooses_ahead = False
+        self.new: list[tuple[Tensor, Tensor]] = []
+        """Pieces that are not yet copied, and their log-probabilities, [steps, R] each."""
+        self.copies: list[_Copy] = []
+        self.n_unread = 0
+        """How many of the latest copies are read only after the next steps have started."""
+        self.has_greedy_steps = False
 
     def run(self) -> list[list[Written]]:
         decoding, n = self.decoding, self.decoding.n
@@ -115,48 +115,48 @@ class _Writing:
             scores = scores[rows]
             self.lines.select(rows)
         on_gpu = self.model.device.type == "cuda"
-        sees_each = decoding.stop or self.on_piece is not None or self.shaping.may_forbid_all
-        looks_often = sees_each or not (on_gpu or self.lines.chooses())
-        self.chooses_ahead = not looks_often and self.lines.chooses() and self.shaping.is_the_same
-        self.n_behind = 0 if looks_often else BEHIND.get(self.model.device.type, 0)
+        needs_each = decoding.stop or self.on_piece is not None or self.shaping.may_forbid_all
+        reads_each = needs_each or not (on_gpu or self.lines.has_greedy_steps())
+        self.has_greedy_steps = not reads_each and self.lines.has_greedy_steps() and not self.shaping.reads_text
+        self.n_unread = 0 if reads_each else UNREAD_COPIES.get(self.model.device.type, 0)
         chosen: Tensor | None = None
-        n_new = n_unseen = 0
+        n_new = n_not_copied = 0
         while n_new < decoding.max_new:
-            n_ahead = self._n_ahead(n_new)
-            if chosen is not None and n_ahead:
-                never = self.shaping.never(n_new, scores.shape[1])
-                several, likelihoods = self.lines.choose(chosen, never, n_ahead)
-                self.unseen.append((several, likelihoods))
+            n_greedy = self._n_greedy_steps(n_new)
+            if chosen is not None and n_greedy:
+                forbidden = self.shaping.forbidden_mask(n_new, scores.shape[1])
+                several, likelihoods = self.lines.greedy_steps(chosen, forbidden, n_greedy)
+                self.new.append((several, likelihoods))
                 chosen = several[-1]
-                n_steps = n_ahead
+                n_steps = n_greedy
             else:
                 scores = scores if chosen is None else self.lines.advance(chosen)
                 shaped = self.shaping(scores, self.lines, n_new)
                 drawn = None if self.streams is None else self.streams[:, n_new]
                 chosen = choose(shaped, decoding, drawn)
-                self.unseen.append((chosen[None], self._likelihood(scores, shaped, chosen)[None]))
+                self.new.append((chosen[None], self._likelihood(scores, shaped, chosen)[None]))
                 n_steps = 1
             n_new += n_steps
-            n_unseen += n_steps
+            n_not_copied += n_steps
             last = n_new == decoding.max_new
-            if last or looks_often or n_unseen >= STEPS_UNSEEN:
-                n_unseen = 0
-                self._look(last)
+            if last or reads_each or n_not_copied >= STEPS_PER_COPY:
+                n_not_copied = 0
+                self._read_new(last)
                 rows = [row for row, text in enumerate(self.at_work) if self.written[text].ending is None]
                 if not rows:
                     break
-                if len(rows) <= len(self.at_work) // 2 and not (on_gpu or self.n_behind):
+                if len(rows) <= len(self.at_work) // 2 and not (on_gpu or self.n_unread):
                     chosen = self._continue_with(rows, chosen)
         return [self.written[first : first + n] for first in range(0, len(self.written), n)]
 
-    def _n_ahead(self, n_new: int) -> int:
-        """How many pieces after so many new ones are chosen one after another, unseen and under the same conditions."""
-        if not self.chooses_ahead or self.streams is not None:
+    def _n_greedy_steps(self, n_new: int) -> int:
+        """How many greedy steps can follow so many new pieces, with the same pieces forbidden in all of them."""
+        if not self.has_greedy_steps or self.streams is not None:
             return 0
         bound = self.decoding.max_new - (self.shaping.last is not None)
         if n_new < self.decoding.min_new:
             bound = min(bound, self.decoding.min_new)
-        return max(min(bound - n_new, STEPS_UNSEEN), 0)
+        return max(min(bound - n_new, STEPS_PER_COPY), 0)
 
     def _continue_with(self, rows: Sequence[int], chosen: Tensor) -> Tensor:
         self.lines.select(rows)
@@ -171,13 +171,13 @@ class _Writing:
             return own
         return own.masked_fill(shaped.amax(dim=-1) == NEVER, NEVER)
 
-    def _look(self, last: bool) -> None:
-        """Take what was chosen since the last look, or the one before, into the texts, and see which have ended."""
-        self.on_the_way.append(_Copied(*(torch.cat(each) for each in zip(*self.unseen, strict=True))))
-        self.unseen = []
-        while len(self.on_the_way) > (0 if last else self.n_behind):
-            pieces, likelihoods = self.on_the_way.pop(0).lists()
-            self._take_all(pieces, likelihoods, last and not self.on_the_way)
+    def _read_new(self, last: bool) -> None:
+        """Copy the new pieces, and add those of earlier copies to the texts; at the `last` call those of all copies."""
+        self.copies.append(_Copy(*(torch.cat(each) for each in zip(*self.new, strict=True))))
+        self.new = []
+        while len(self.copies) > (0 if last else self.n_unread):
+            pieces, likelihoods = self.copies.pop(0).lists()
+            self._take_all(pieces, likelihoods, last and not self.copies)
 
     def _take_all(self, pieces: list[list[int]], likelihoods: list[list[float]], last: bool) -> None:
         for step, (chosen, likelihood) in enumerate(zip(pieces, likelihoods, strict=True)):

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -37,12 +37,11 @@ from polyseme.errors import ModelError
 from polyseme.generating.kernel_steps import KernelSteps, kernel_steps
 from polyseme.generating.step_graph import Graph
 from polyseme.outputs.output import Output
-from polyseme.outputs.pieces import CausalOutput, TableOutput, single_precision
-from polyseme.outputs.scores import scores_of
+from polyseme.outputs.pieces import CausalOutput, TableOutput, scores_of, single_precision
 from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.feed_forward import Activation, FeedForward
-from polyseme.parts.inference_linear import Product, packing_suits_one_row
+from polyseme.parts.inference_linear import LinearProduct, Product, packing_suits_one_row
 from polyseme.parts.masks import Places, mask_named, seen
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.parts.positions import of_heads
@@ -67,24 +66,21 @@ def steps_fast(encoder: Encoder) -> bool:
     )
 
 
-class AnyProduct(Protocol):
-    """act(x·Wᵀ + b), plus a residual where one is given."""
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
-
-
-MakeProduct = Callable[[Tensor, "Tensor | None", "Activation | None"], AnyProduct]
+MakeProduct = Callable[[Tensor, "Tensor | None", "Activation | None"], LinearProduct]
 """Weight, bias and activation → the product, laid out."""
 
 
-class RowProduct:
+class RowProduct(LinearProduct):
     """The product of one row: every weight is read once, in the order in which it lies."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
+    def _fill(self, weight: Tensor, bias: Tensor | None, activation: Activation | None) -> None:
         n_results, n_inputs = weight.shape
         self.weight = weight.t().contiguous().t() if n_results >= n_inputs else weight
         self.bias = bias
         self.activation = activation
+
+    def pack(self, n_pieces: int) -> None:
+        """The weights are laid out for one row."""
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         y = F.linear(x, self.weight, self.bias)
@@ -97,7 +93,9 @@ class Layout:
     """The products of a whole model, laid out for one row or for many."""
 
     def __init__(self, encoder: Transformer, output: Output, make: MakeProduct) -> None:
-        def product(linear: nn.Linear, activation: Activation | None = None, n_first: int | None = None) -> AnyProduct:
+        def product(
+            linear: nn.Linear, activation: Activation | None = None, n_first: int | None = None
+        ) -> LinearProduct:
             bias = None if linear.bias is None else linear.bias.detach()[:n_first]
             weight = linear.weight.detach()[:n_first]
             laid_out = make if weight.numel() else Product.of  # of a layer without heads, nothing is
@@ -122,7 +120,7 @@ class Layout:
         self.answered = [product(cross.output) for cross in crosses]
         self.up = [inner(layer.feed_forward) for layer in layers]
         self.down = [product(layer.feed_forward.down) for layer in layers]
-        self.vocabulary: AnyProduct | None = None
+        self.vocabulary: LinearProduct | None = None
         self.scale = 1.0
         if isinstance(output, (CausalOutput, TableOutput)):
             bias = output.bias if isinstance(output, TableOutput) else None
@@ -131,7 +129,7 @@ class Layout:
 
 
 def _packed(precision: Precision) -> MakeProduct:
-    def make(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> AnyProduct:
+    def make(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> LinearProduct:
         product = PRODUCTS[precision].of(weight, bias, activation)
         product.pack(PACKED_ROWS)
         return product
@@ -141,7 +139,7 @@ def _packed(precision: Precision) -> MakeProduct:
 
 LAYOUTS: Mapping[str, MakeProduct] = {
     "plain": Product.of,
-    "one row": RowProduct,
+    "one row": RowProduct.of,
     **{precision: _packed(precision) for precision in PRODUCTS},
 }
 
@@ -158,8 +156,8 @@ class FastSteps:
         self.encoder = encoder
         self.output = output
         self.precision: Precision = precision
-        self.ahead = False
-        """Whether pieces are chosen within the step, where the likeliest is taken each time."""
+        self.greedy = False
+        """Whether greedy decoding chooses pieces within the step (`greedy_steps`)."""
         self._is_prepared = precision != "own"
         self._layouts: dict[str, Layout] = {}
         self._graphs: OrderedDict[tuple[int, ...], Graph] = OrderedDict()
@@ -170,14 +168,14 @@ class FastSteps:
     def prepare(self, *, kernels: bool | None = None) -> None:
         """Prepare for much work: lay weights out, each layout once, when it is first needed.
 
-        With `kernels` (None: on a GPU), the likeliest piece is chosen within the step (`chosen`), and on a GPU steps of
-        few rows run by `KernelSteps`, after a trial against the plain step.
+        With `kernels` (None: on a GPU), greedy decoding chooses pieces within the step (`greedy_steps`), and on a GPU
+        steps of few rows run by `KernelSteps`, after a trial against the plain step.
         """
         self._is_prepared = True
         if kernels is None:
             kernels = next(self.encoder.embeddings.parameters()).device.type == "cuda"
-        if kernels and not self.ahead:
-            self.ahead = True
+        if kernels and not self.greedy:
+            self.greedy = True
             if self.precision == "own":
                 self._kernels = kernel_steps(self.encoder, self.output, self._biases, self._plain)
             self._graphs.clear()
@@ -195,32 +193,34 @@ class FastSteps:
         return scores, dataclasses.replace(memory, lengths=lengths + 1)
 
     @torch.no_grad()
-    def chosen(self, pieces: Tensor, memory: Cache, never: Tensor, n_new: int) -> tuple[Tensor, Tensor, Cache]:
+    def greedy_steps(
+        self, pieces: Tensor, memory: Cache, forbidden: Tensor, n_new: int
+    ) -> tuple[Tensor, Tensor, Cache]:
         """Read one piece per row, and `n_new` - 1 more, each the likeliest that follows.
 
-        The likeliest pieces [n_new, R], the last of which is not read, and their log-probabilities. `never` [V] is 1
-        for pieces that are forbidden.
+        The likeliest pieces [n_new, R], the last of which is not read, and their log-probabilities. `forbidden` [V] is
+        1 for pieces that are forbidden.
         """
-        return self._graph(memory).chosen(pieces, memory, never, n_new)
+        return self._graph(memory).greedy_steps(pieces, memory, forbidden, n_new)
 
     def scores(self, pieces: Tensor, memory: Cache, *, n_slots: int) -> Tensor:
-        """`run`, by kernels where there are any for so many rows."""
+        """`run`, by kernels where these serve so many rows."""
         if self._kernels is not None and self._kernels.serves(len(pieces)):
             return self._kernels.scores(pieces, memory)
         return self.run(pieces, memory, n_slots=n_slots)
 
-    def choose(
-        self, pieces: Tensor, memory: Cache, never: Tensor, chosen: Tensor, likelihoods: Tensor, *, n_slots: int
+    def greedy_step(
+        self, pieces: Tensor, memory: Cache, forbidden: Tensor, chosen: Tensor, likelihoods: Tensor, *, n_slots: int
     ) -> None:
-        """Read `pieces` [R], and write the likeliest of what follows in their place; rows are one piece longer then.
+        """Read `pieces` [R], put the likeliest of what follows in their place, and add 1 to the lengths.
 
-        They are written to `chosen` [R], too, with their log-probabilities to `likelihoods` [R].
+        The piece is also written to `chosen` [R], and its log-probability to `likelihoods` [R].
         """
-        if self._kernels is not None and self._kernels.chooses(len(pieces)):
-            self._kernels.choose(pieces, memory, never, chosen, likelihoods)
+        if self._kernels is not None and self._kernels.serves_greedy_step(len(pieces)):
+            self._kernels.greedy_step(pieces, memory, forbidden, chosen, likelihoods)
             return
         scores = self.scores(pieces, memory, n_slots=n_slots)
-        torch.argmax(scores.masked_fill(never.bool(), float("-inf")), dim=-1, out=chosen)
+        torch.argmax(scores.masked_fill(forbidden.bool(), float("-inf")), dim=-1, out=chosen)
         likelihoods.copy_(scores.log_softmax(dim=-1).gather(1, chosen[:, None])[:, 0])
         pieces.copy_(chosen)
         memory.lengths.add_(1)

@@ -1,8 +1,8 @@
 """The fast step in fewer and larger kernels, on a GPU: five for each layer, and two for the vocabulary.
 
 A norm belongs to the product that reads it, and bias, activation, residual and the writing of the cache to the product
-before them. Where norms come after, states are passed on as they are before their norm, and both the product
-that reads them and the one that adds to them apply it. `FastSteps.run` is the specification.
+before them. Where norms come after, states are passed on as they are before their norm, and both the product that reads
+them and the one that adds to them apply it. `FastSteps.run` is the specification.
 
 Shapes: R rows, D width, H heads, d head width, V pieces in the vocabulary.
 """
@@ -20,24 +20,22 @@ from torch import Tensor, nn
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.outputs.output import Output
-from polyseme.outputs.pieces import CausalOutput, TableOutput
-from polyseme.outputs.scores import scores_of
+from polyseme.outputs.pieces import CausalOutput, TableOutput, scores_of
 from polyseme.parts.attention import Attention
 from polyseme.parts.feed_forward import ACTIVATIONS, Activation
-from polyseme.parts.kernel_trials import load_kernels, report_fallback, trial_failure
+from polyseme.parts.kernel_trials import gpu_capability, load_kernels, report_fallback, trial_failure
 from polyseme.parts.masks import mask_named
 from polyseme.parts.memory_and_cache import Cache
+from polyseme.parts.norms import Norm
 from polyseme.parts.row_products import (
     FEW,
-    Choosing,
+    Choice,
     Launcher,
-    Norm,
     RowsProduct,
     State,
-    applied,
-    detached,
-    kind_of_rows,
+    normalize,
     power_of_two,
+    row_bucket,
 )
 
 MOST_ROWS = 64
@@ -72,54 +70,84 @@ Scores = Callable[[Tensor, Cache], Tensor]
 def kernel_steps(
     encoder: Transformer, output: Output, bias_of: Callable[[int], Tensor], plain: Scores
 ) -> KernelSteps | None:
-    """Kernels for this encoder, on trial against the `plain` step; None where they do not fit, or cannot run.
+    """Kernels for this encoder, to be tried against the `plain` step; None where they do not fit, or cannot run.
 
     Why they cannot run is reported once: a GPU without the capability, or no Triton. What else can fail (no compiler, a
-    damaged cache of compiled kernels, other results) shows on trial (`KernelSteps.serves`).
+    damaged cache of compiled kernels, other results) shows in a trial (`KernelSteps.serves`).
     """
-    like = next(encoder.embeddings.parameters())
-    if like.device.type != "cuda" or not kernels_fit(encoder):
+    if not kernels_fit(encoder):
         return None
-    kernels, reason = load_kernels("polyseme.parts.row_kernels", like.device)
+    device = next(encoder.embeddings.parameters()).device
+    kernels = load_kernels(SUBJECT, "polyseme.parts.row_kernels", device)
     if kernels is None:
-        report_fallback(SUBJECT, reason)
         return None
-    early = torch.cuda.get_device_capability(like.device) >= EARLY_CAPABILITY
-    return KernelSteps(encoder, output, bias_of, kernels, early=early, plain=plain)
+    capability = gpu_capability(device)
+    early = capability is not None and capability >= EARLY_CAPABILITY
+    return KernelSteps(encoder, output, bias_of, kernels, plain, early=early)
 
 
-def difference(steps: KernelSteps, plain: Scores, n_rows: int) -> float:
-    """How far the scores are from the plain ones, as a share of the largest, with some pieces in a small cache.
+def difference(steps: KernelSteps, n_rows: int) -> float:
+    """How far the scores are from those of the plain step, as a share of the largest, and so for a greedy step.
 
     On a GPU the last scores are of a recorded step.
     """
     encoder = steps.encoder
     like = next(encoder.embeddings.parameters())
-    memories = []
-    for _ in range(2):
-        memory = cast(Cache, encoder.new_memory(n_rows, TRIAL_SLOTS))
-        if encoder.config.cross:
-            source = torch.arange(1.0, encoder.config.width + 1, device=like.device).cos()
-            states = source.to(like.dtype).expand(n_rows, TRIAL_SLOTS, -1)
-            layers = [cast(TransformerLayer, encoder.layers[number]) for number in encoder.config.weight_sets]
-            pairs = [layer.cross.keys_and_values(states) for layer in layers if layer.cross is not None]
-            keys, values = zip(*pairs, strict=True)
-            memory = Cache(memory.lengths, memory.keys, memory.values, keys, values)
-        memories.append(memory)
+    memories = [_trial_memory(encoder, n_rows) for _ in range(2)]
     worst = 0.0
     for number in range(TRIAL_STEPS):
         pieces = (torch.arange(n_rows, device=like.device) * 7 + number) % encoder.config.n_pieces
-        expected, scores = plain(pieces, memories[0]), steps.scores(pieces, memories[1])
+        expected, scores = steps.plain(pieces, memories[0]), steps.scores(pieces, memories[1])
         if number == TRIAL_STEPS - 1 and like.is_cuda:
             torch.cuda.synchronize(like.device)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 scores = steps.scores(pieces, memories[1])
             graph.replay()
-        worst = max(worst, ((scores - expected).abs().max() / expected.abs().max()).nan_to_num(float("inf")).item())
+        worst = max(worst, _relative_error(scores, expected))
         for memory in memories:
             memory.lengths.add_(1)
+    if steps.vocabulary is not None:
+        worst = max(worst, _greedy_difference(steps, pieces, *memories))
     return worst
+
+
+def _greedy_difference(steps: KernelSteps, pieces: Tensor, plain_memory: Cache, memory: Cache) -> float:
+    """How far a greedy step is from the plain one: the score of the piece that it chooses, and its log-probability."""
+    expected = steps.plain(pieces, plain_memory)
+    log_probs = expected.log_softmax(dim=-1)
+    forbidden = torch.zeros(expected.shape[1], dtype=torch.int8, device=expected.device)
+    forbidden[expected[0].argmax()] = 1
+    read, chosen, likelihoods = pieces.clone(), torch.zeros_like(pieces), torch.zeros_like(expected[:, 0])
+    steps.greedy_step(read, memory, forbidden, chosen, likelihoods)
+    if not (torch.equal(read, chosen) and torch.equal(memory.lengths, plain_memory.lengths + 1)):
+        return float("inf")
+    allowed = expected.masked_fill(forbidden.bool(), float("-inf"))
+    score, likelihood = (each.gather(1, chosen[:, None])[:, 0] for each in (allowed, log_probs))
+    return max(
+        _relative_error(score, allowed.amax(dim=-1), largest=expected),
+        _relative_error(likelihoods, likelihood, largest=log_probs),
+    )
+
+
+def _relative_error(result: Tensor, expected: Tensor, largest: Tensor | None = None) -> float:
+    """The largest difference, as a share of the largest value of what is expected, or of `largest`."""
+    scale = (expected if largest is None else largest).abs().max()
+    return ((result - expected).abs().max() / scale).nan_to_num(float("inf")).item()
+
+
+def _trial_memory(encoder: Transformer, n_rows: int) -> Cache:
+    """A small cache, with a source where the encoder reads one."""
+    memory = cast(Cache, encoder.new_memory(n_rows, TRIAL_SLOTS))
+    if not encoder.config.cross:
+        return memory
+    like = next(encoder.embeddings.parameters())
+    source = torch.arange(1.0, encoder.config.width + 1, device=like.device).cos()
+    states = source.to(like.dtype).expand(n_rows, TRIAL_SLOTS, -1)
+    layers = [cast(TransformerLayer, encoder.layers[number]) for number in encoder.config.weight_sets]
+    pairs = [layer.cross.keys_and_values(states) for layer in layers if layer.cross is not None]
+    keys, values = zip(*pairs, strict=True)
+    return Cache(memory.lengths, memory.keys, memory.values, keys, values)
 
 
 def kernels_fit(encoder: Transformer) -> bool:
@@ -147,18 +175,18 @@ class KernelSteps:
         output: Output,
         bias_of: Callable[[int], Tensor],
         kernels: ModuleType,
+        plain: Scores,
         *,
         early: bool,
-        plain: Scores | None = None,
     ) -> None:
         self.encoder = encoder
         self.output = output
         self.bias_of = bias_of
         """How many distances → the bias of each, [H, distances]."""
         self.plain = plain
-        """The step that each kind of kernel is compared with before it serves."""
+        """The step that kernels are compared with before they serve."""
         self._starts: dict[int, bool | None] = {}
-        """By kind of rows: whether kernels start early; None where they failed their trial."""
+        """By number of rows that kernels are compiled for: whether they start early; None where they failed a trial."""
         self.may_start_early = early
         self.launch = Launcher(kernels, early=early)
         self.layers = [self._products(cast(TransformerLayer, layer)) for layer in encoder.layers]
@@ -167,20 +195,18 @@ class KernelSteps:
         if isinstance(output, (CausalOutput, TableOutput)):
             bias = output.bias if isinstance(output, TableOutput) else None
             scale = output.scale if isinstance(output, TableOutput) else 1.0
-            self.vocabulary = RowsProduct(self.launch, output.table.detach(), detached(bias), scale=scale)
+            self.vocabulary = RowsProduct(self.launch, output.table.detach(), _detach(bias), scale=scale)
 
     def _products(self, layer: TransformerLayer) -> LayerProducts:
-        def product(linear: nn.Linear, **more: Any) -> RowsProduct:
-            return RowsProduct(self.launch, linear.weight.detach(), detached(linear.bias), **more)
+        def product(linear: nn.Linear, **settings: Any) -> RowsProduct:
+            return RowsProduct(self.launch, linear.weight.detach(), _detach(linear.bias), **settings)
 
         attention, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
         query = None
         if cross is not None:
-            bias = cross.project.bias
+            weight, bias = cross.project.weight.detach(), _detach(cross.project.bias)
             rows = slice(0, cross.inner_width)
-            query = RowsProduct(
-                self.launch, cross.project.weight.detach()[rows], None if bias is None else bias.detach()[rows]
-            )
+            query = RowsProduct(self.launch, weight[rows], None if bias is None else bias[rows])
         norms = {"attention": layer.attention_norm, "feed_forward": layer.feed_forward_norm}
         if layer.cross_norm is not None:
             norms["cross"] = layer.cross_norm
@@ -195,29 +221,27 @@ class KernelSteps:
         )
 
     def serves(self, n_rows: int) -> bool:
-        """Whether so many rows are few, and their kernels have passed a trial; they have it here, once.
+        """Whether so many rows are few, and their kernels have passed a trial. The first call tries them.
 
-        Where they fail they are tried again one after another, none of them early. Why they failed is reported once.
+        Kernels that fail when they start early are tried again without that. Why they failed is reported once.
         """
         if n_rows > MOST_ROWS:
             return False
-        if self.plain is None:
-            return True
-        kind = kind_of_rows(n_rows)
-        if kind not in self._starts:
-            self._starts[kind] = self._trial(self.plain, kind if kind <= FEW else kind // 2 + 1)
-        early = self._starts[kind]
+        bucket = row_bucket(n_rows)
+        if bucket not in self._starts:
+            self._starts[bucket] = self._trial(bucket if bucket <= FEW else bucket // 2 + 1)
+        early = self._starts[bucket]
         if early is not None:
             self.launch.start_early(early)
         return early is not None
 
-    def _trial(self, plain: Scores, n_rows: int) -> bool | None:
+    def _trial(self, n_rows: int) -> bool | None:
         """Whether kernels start early for so many rows; None where they fail. Beyond `FEW` rows it would be slower."""
         like = next(self.encoder.embeddings.parameters())
 
         def trial() -> float:
-            with torch.cuda.device(like.device):
-                return difference(self, plain, n_rows)
+            with torch.cuda.device_of(like):
+                return difference(self, n_rows)
 
         reason = ""
         for early in (True, False) if self.may_start_early and n_rows <= FEW else (False,):
@@ -229,9 +253,9 @@ class KernelSteps:
         report_fallback(SUBJECT, reason)
         return None
 
-    def chooses(self, n_rows: int) -> bool:
-        """Whether the likeliest piece is found in the kernels, too."""
-        return self.serves(n_rows) and self.vocabulary is not None
+    def serves_greedy_step(self, n_rows: int) -> bool:
+        """Whether the kernels also choose the likeliest piece."""
+        return self.vocabulary is not None and self.serves(n_rows)
 
     def states(self, pieces: Tensor, memory: Cache) -> State:
         """The top layer after `pieces` [R], which are written into slots `memory.lengths`; final norm pending."""
@@ -264,22 +288,24 @@ class KernelSteps:
             return State(x.raw, self.final)
         if self.final.kind == "none":
             return x
-        return State(applied(x), self.final)
+        return State(normalize(x), self.final)
 
     def scores(self, pieces: Tensor, memory: Cache) -> Tensor:
         """The scores [R, V] of what follows `pieces` [R]."""
         x = self._top(pieces, memory)
         if self.vocabulary is None:
-            return scores_of(self.output, applied(x))
+            return scores_of(self.output, normalize(x))
         scores = x.raw.new_empty(len(pieces), self.vocabulary.n_results, dtype=torch.float32)
         self.vocabulary(x, scores=scores)
         return scores
 
-    def choose(self, pieces: Tensor, memory: Cache, never: Tensor, chosen: Tensor, likelihoods: Tensor) -> None:
-        """Read `pieces` [R], and put the likeliest of what follows in their place; lengths are one more then.
+    def greedy_step(
+        self, pieces: Tensor, memory: Cache, forbidden: Tensor, chosen: Tensor, likelihoods: Tensor
+    ) -> None:
+        """Read `pieces` [R], put the likeliest of what follows in their place, and add 1 to the lengths.
 
-        It is written to `chosen` [R], too, with its log-probability to `likelihoods` [R]. `never` [V] is 1 for pieces
-        that are forbidden.
+        The piece is also written to `chosen` [R], and its log-probability to `likelihoods` [R]. `forbidden` [V] is 1
+        for pieces that are forbidden.
         """
         assert self.vocabulary is not None
         x = self._top(pieces, memory)
@@ -287,7 +313,7 @@ class KernelSteps:
         n_blocks = -(-vocabulary.n_results // vocabulary.blocks(n_rows)["BLOCK_N"])
         best, top, total = (x.raw.new_empty(n_rows, n_blocks, dtype=torch.float32) for _ in range(3))
         piece = torch.empty_like(best, dtype=torch.int32)
-        vocabulary(x, choosing=Choosing(never, best, piece, top, total))
+        vocabulary(x, choice=Choice(forbidden, best, piece, top, total))
         self.launch(
             self.launch.kernels.choose,
             (n_rows,),
@@ -350,3 +376,8 @@ class KernelSteps:
             warps=4,
         )
         return out
+
+
+def _detach(tensor: Tensor | None) -> Tensor | None:
+    """Without a gradient; None stays None."""
+    return None if tensor is None else tensor.detach()

@@ -8,15 +8,7 @@
 | any-order | permuted | from left to right, with a query stream |
 | both | masked | a mask at the end is filled again and again |
 
-How a prompt is read, and what the written pieces say, is one of three:
-
-| | a prompt is | the text written is |
-|---|---|---|
-| `Continued` | pieces to continue | the difference between the prompt's pieces as text and all pieces as text |
-| `Sources` | a source that is read first | independent of the prompt's text |
-| `Spelled` | words to continue, read by their characters | words of the softmax |
-
-With the difference of texts, blanks and parts of words come out as they should when it is put behind the prompt.
+How prompts are read is in `prompts`.
 """
 
 from __future__ import annotations
@@ -25,7 +17,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -34,129 +26,19 @@ from polyseme.bundle import Bundle
 from polyseme.encoders.batch_runner import padded
 from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.inference import Precision
-from polyseme.errors import InputError, ModelError, PolysemeWarning
+from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
 from polyseme.generating.model_defaults import decoding_defaults, ids_named
 from polyseme.generating.next_piece import Querying, Rereading, SpelledSteps, StepByStep, in_precision
+from polyseme.generating.prompts import Prompts, SourcePrompts, TextPrompts, WordPrompts
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.packaged_models import where_output
 from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
-from polyseme.text.documents import make_document
-from polyseme.text.joined_words import joined_words
 from polyseme.types import NextPiece, States, Tokenizer
 
 ROUND_SOURCE = 64
 """On a GPU, sources are this many pieces or a multiple, so that few shapes serve all."""
-
-# --- prompts ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """One prompt as a model reads it."""
-
-    pieces: list[int]
-    """The pieces that are continued."""
-    text: str = ""
-    """What these say."""
-    source: list[int] | None = None
-    """What is read first, specials included, where the model has an encoder for it."""
-
-    @property
-    def n_read(self) -> int:
-        return len(self.pieces) + len(self.source or ())
-
-
-class Prompts(Protocol):
-    """Texts to prompts, and pieces to what they add."""
-
-    continues: bool
-    """Whether the text written continues the prompt's text."""
-
-    def read(self, prompt: str, name: str) -> Prompt:
-        """`name` is how messages call it."""
-
-    def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
-        """The text of pieces that were written after a prompt."""
-
-
-class Continued:
-    """Prompts in the pieces of a tokenizer. An empty one is the `start` piece; without that, it is refused.
-
-    `framed` says that every text begins with a piece of the frame, so that an empty prompt is something already.
-    """
-
-    continues = True
-
-    def __init__(self, tokenizer: Tokenizer, *, start: int | None, framed: bool) -> None:
-        self.tokenizer = tokenizer
-        self.start = start
-        self.framed = framed
-
-    def read(self, prompt: str, name: str) -> Prompt:
-        pieces: list[int] = self.tokenizer.encode(make_document(prompt)).ids.tolist()
-        if not pieces and not self.framed:
-            if self.start is None:
-                raise InputError(
-                    f"{name} is empty, and the model has no piece to start a text with. Give it some text."
-                )
-            pieces = [self.start]
-        return Prompt(pieces, self.tokenizer.decode(pieces))
-
-    def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
-        before = prompt.text
-        whole = self.tokenizer.decode([*prompt.pieces, *pieces])
-        return whole[len(before) if whole.startswith(before) else _n_alike(whole, before) :]
-
-
-class Sources:
-    """Prompts as sources: each is read whole, and a text of its own is written."""
-
-    continues = False
-
-    def __init__(self, tokenizer: Tokenizer, room: int | None) -> None:
-        self.tokenizer = tokenizer
-        self.room = room
-
-    def read(self, prompt: str, name: str) -> Prompt:
-        source: list[int] = self.tokenizer.frame(self.tokenizer.encode(make_document(prompt)).ids).ids.tolist()
-        if not source:
-            raise InputError(f"{name} is empty, and the model has no piece that would stand for it. Give it something.")
-        if self.room is not None and len(source) > self.room:
-            raise InputError(
-                f"{name} makes {len(source):,} pieces, specials included, and the model reads {self.room:,} of a "
-                "source. Shorten it, or cut it into sentences."
-            )
-        return Prompt([], source=source)
-
-    def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
-        return self.tokenizer.decode(pieces)
-
-
-class Spelled:
-    """Prompts in words, any words; words of the softmax are written."""
-
-    continues = True
-
-    def __init__(self, words: WordTable) -> None:
-        self.words = words
-
-    def read(self, prompt: str, name: str) -> Prompt:
-        return Prompt([self.words.number(str(word)) for word in make_document(prompt).words])
-
-    def added(self, prompt: Prompt, pieces: Sequence[int]) -> str:
-        read = [self.words[piece] for piece in prompt.pieces]
-        return joined_words([*read, *(self.words[piece] for piece in pieces)])[len(joined_words(read)) :]
-
-
-def _n_alike(one: str, other: str) -> int:
-    """How many characters two texts have in common at their start."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
-
-
-# --- models -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +198,7 @@ def _continuing(
         next_piece=next_piece,
         n_pieces=bundle.config.n_pieces,
         device=bundle.device,
-        prompts=Continued(tokenizer, start=start, framed=bool(before)),
+        prompts=TextPrompts(tokenizer, start=start, framed=bool(before)),
         before=before,
         room=None if bound is None else bound - len(before) - n_after,
         end=tokenizer.specials.get("end"),
@@ -333,7 +215,7 @@ def _with_source(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Langua
         next_piece=StepByStep(bundle.decoder, output),
         n_pieces=bundle.decoder.config.n_pieces,
         device=bundle.device,
-        prompts=Sources(tokenizer, bundle.config.window),
+        prompts=SourcePrompts(tokenizer, bundle.config.window),
         source=bundle.encoder,
         before=(bundle.first_written,),
         room=None if bound is None else bound - 1,
@@ -353,7 +235,7 @@ def _two_way(bundle: Bundle, tokenizer: Tokenizer, output: TwoWayOutput) -> Lang
         next_piece=SpelledSteps(bundle.encoder.halves()[0], output.softmax, words),
         n_pieces=words.n_words,
         device=bundle.device,
-        prompts=Spelled(words),
+        prompts=WordPrompts(words),
         before=(words.begin,),
         end=words.end,
         forbidden=tuple(sorted((words.begin, words.unknown))),
@@ -367,7 +249,7 @@ def _forward_half(bundle: Bundle, tokenizer: Tokenizer, output: TwoWayOutput) ->
         next_piece=StepByStep(bundle.encoder.halves()[0], output.softmax),
         n_pieces=cast(Any, bundle.config).n_predicted,
         device=bundle.device,
-        prompts=Continued(tokenizer, start=start, framed=True),
+        prompts=TextPrompts(tokenizer, start=start, framed=True),
         before=(start,),
         end=tokenizer.specials.get("end") if edges is None else edges[0],
         forbidden=(tokenizer.specials["unknown"],),

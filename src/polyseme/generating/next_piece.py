@@ -21,7 +21,7 @@ from polyseme.encoders.inference import Precision, warn_where_slow
 from polyseme.errors import ModelError, OptionError
 from polyseme.generating.fast_decoder import FastSteps, steps_fast
 from polyseme.outputs.output import Output
-from polyseme.outputs.scores import scores_of
+from polyseme.outputs.pieces import scores_of
 from polyseme.parts.masks import Causal
 from polyseme.parts.memory_and_cache import Cache, Memory, Segments
 from polyseme.text.character_tokenizer import WordTable
@@ -68,16 +68,18 @@ class StepByStep:
             return self.steps(batch.pieces[:, 0], memory)
         return self._read(batch, memory)
 
-    def chooses(self, memory: Memory) -> bool:
-        """Whether `chosen` writes on from this memory."""
-        return self.steps is not None and self.steps.ahead and isinstance(memory, Cache)
+    def has_greedy_steps(self, memory: Memory) -> bool:
+        """Whether `greedy_steps` continues from this memory."""
+        return self.steps is not None and self.steps.greedy and isinstance(memory, Cache)
 
     @torch.no_grad()
-    def chosen(self, pieces: Tensor, memory: Memory, never: Tensor, n_new: int) -> tuple[Tensor, Tensor, Memory]:
-        """Read `pieces` [R] and `n_new` - 1 more, each the likeliest (`FastSteps.chosen`)."""
+    def greedy_steps(
+        self, pieces: Tensor, memory: Memory, forbidden: Tensor, n_new: int
+    ) -> tuple[Tensor, Tensor, Memory]:
+        """Read `pieces` [R] and `n_new` - 1 more, each the likeliest (`FastSteps.greedy_steps`)."""
         if self.steps is None or not isinstance(memory, Cache):
-            raise ModelError("Only an encoder with a fast step and a cache chooses pieces ahead.")
-        return self.steps.chosen(pieces, memory, never, n_new)
+            raise ModelError("Only an encoder with a fast step and a cache has greedy steps.")
+        return self.steps.greedy_steps(pieces, memory, forbidden, n_new)
 
     def _read(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         states = self.encoder(batch, layers=[-1], memory=memory)

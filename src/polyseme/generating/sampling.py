@@ -128,11 +128,11 @@ class Shaping:
         self.last = model.last
         self.may_forbid_all = decoding.no_repeat_ngram > 0
         """Whether it can come to pass that no piece is left."""
-        self.is_the_same = decoding.repetition_penalty == 1 and not decoding.no_repeat_ngram
-        """Whether what is forbidden or penalized does not depend on what has been written."""
+        self.reads_text = decoding.repetition_penalty != 1 or decoding.no_repeat_ngram > 0
+        """Whether the text so far decides what is forbidden or penalized."""
 
-    def never(self, n_new: int, n_pieces: int) -> Tensor:
-        """[V]: 1 for pieces that are forbidden after so many new ones, whatever they are."""
+    def forbidden_mask(self, n_new: int, n_pieces: int) -> Tensor:
+        """[V]: 1 for pieces that are forbidden after so many new ones, whatever the text is."""
         forbidden = torch.zeros(n_pieces, dtype=torch.int8, device=self.forbidden.device)
         return forbidden.index_fill_(0, self.early if n_new < self.decoding.min_new else self.forbidden, 1)
 

@@ -86,18 +86,19 @@ class Lines:
         scores, self.memory = self.model.next_piece.step(Batch(chosen[:, None]), self.memory)
         return scores
 
-    def chooses(self) -> bool:
-        """Whether `choose` can write on: by a model that chooses several pieces at once, and nothing moves."""
+    def has_greedy_steps(self) -> bool:
+        """Whether `greedy_steps` can continue: the model has such steps, and no row is read again from farther on."""
         model = self.model.next_piece
-        return self.stride is None and isinstance(model, StepByStep) and model.chooses(self.memory)
+        return self.stride is None and isinstance(model, StepByStep) and model.has_greedy_steps(self.memory)
 
-    def choose(self, latest: Tensor, never: Tensor, n_new: int) -> tuple[Tensor, Tensor]:
-        """Write `latest` [R] and read it, then the likeliest piece each time; `n_new` [n_new, R] of them are chosen.
+    def greedy_steps(self, latest: Tensor, forbidden: Tensor, n_new: int) -> tuple[Tensor, Tensor]:
+        """Write and read `latest` [R], then the likeliest piece each time, until `n_new` pieces are chosen.
 
-        The last of these is not yet written. Also their log-probabilities. `never` [V] is 1 for forbidden pieces.
+        The chosen pieces [n_new, R], of which the last is not written, and their log-probabilities. `forbidden` [V] is
+        1 for pieces that are forbidden.
         """
         model = cast(StepByStep, self.model.next_piece)
-        chosen, likelihoods, self.memory = model.chosen(latest, self.memory, never, n_new)
+        chosen, likelihoods, self.memory = model.greedy_steps(latest, self.memory, forbidden, n_new)
         written = torch.cat([latest[None], chosen[:-1]]).T  # [R, n_new]
         places = self.lengths[:, None] + torch.arange(n_new, device=written.device)
         self.pieces.scatter_(1, places, written)

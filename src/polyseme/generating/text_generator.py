@@ -11,7 +11,8 @@ from polyseme.cost import Tally, forward_flops
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.language_model import LanguageModel, Prompt, Prompts
+from polyseme.generating.language_model import LanguageModel
+from polyseme.generating.prompts import Prompt, Prompts
 from polyseme.generating.sequences import Ending, Written, n_final
 from polyseme.text.words import split_words
 

@@ -20,6 +20,14 @@ def single_precision(numbers: Tensor) -> Tensor:
     return numbers.float() if numbers.dtype in (torch.bfloat16, torch.float16) else numbers
 
 
+def scores_of(output: Output, states: Tensor) -> Tensor:
+    """[R, D] → [R, V]: the output's logits, where it has any, else its log-probabilities.
+
+    Never in half precision: there, many pieces would be exactly as likely.
+    """
+    return single_precision(output.logits(states)) if isinstance(output, PieceOutput) else output.log_probs(states)
+
+
 def piece_losses(logits: Tensor, targets: Tensor) -> Tensor:
     """[N, V] and [N] → [N]: minus the log-probability of each target, in single precision where states are in half."""
     return F.cross_entropy(single_precision(logits), targets, reduction="none")

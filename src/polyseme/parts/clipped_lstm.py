@@ -9,42 +9,28 @@ Shapes: R rows, T pieces, D width of what is read, H cells, P width of the state
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from polyseme.parts.kernel_trials import load_kernels, report_fallback, trial_failure
+from polyseme.parts.kernel_trials import KernelModule
 
+KERNELS = KernelModule("An LSTM", "polyseme.parts.lstm_kernels")
 MOST_DIFFERENT = {torch.bfloat16: 0.05, torch.float16: 0.01, torch.float32: 2e-3}
 """Of the largest state, on trial; fp32 may be as coarse as what torch's own products are set to."""
 BLOCK = 1024
-_serves: dict[tuple[torch.device, torch.dtype], bool] = {}
 
 
-def serves(x: Tensor, trial: Callable[[ModuleType], float]) -> bool:
-    """Whether the kernels run where `x` is, in its precision, by a `trial` the first time.
+def kernels_for(x: Tensor, trial: Callable[[ModuleType], float]) -> ModuleType | None:
+    """The kernels, where they run on this device in the precision of `x`, by a `trial` the first time; else None.
 
-    The trial returns how far the kernels are from the loop. Why they do not run is reported once.
+    The trial returns how far the kernels are from the loop, as a share of the largest state.
     """
-    if not x.is_cuda or x.dtype not in MOST_DIFFERENT:
-        return False
-    key = (x.device, x.dtype)
-    if key not in _serves:
-        if torch.cuda.is_current_stream_capturing():
-            return False  # nothing can be compiled now
-        reason = _why_not(x, trial)
-        _serves[key] = reason is None
-        if reason is not None:
-            report_fallback("An LSTM with clipping", reason)
-    return _serves[key]
-
-
-def _why_not(x: Tensor, trial: Callable[[ModuleType], float]) -> str | None:
-    kernels, reason = load_kernels("polyseme.parts.lstm_kernels", x.device)
-    return reason if kernels is None else trial_failure(functools.partial(trial, kernels), MOST_DIFFERENT[x.dtype])
+    if x.dtype not in MOST_DIFFERENT:
+        return None
+    return KERNELS.try_once(x.device, x.dtype, trial, MOST_DIFFERENT[x.dtype])
 
 
 def run(
@@ -78,16 +64,17 @@ def run(
     states_clip = None if projection is None else projection_clip
     grid_of_cells, grid_of_states = (n_rows, -(-n_cells // BLOCK)), (n_rows, -(-width // BLOCK))
     states = joined[:, :, below:]  # [T + 1, R, P]
-    for time in range(n_times if n_rows else 0):
-        torch.mm(joined[time], both, out=gates)
-        kernels.new_cells[grid_of_cells](
-            gates, bias, cells, hidden, ends, time, n_cells, forget_bias, float(cell_clip or 0),
-            CLIPPED=cell_clip is not None, STOPS=has_stops, BLOCK=BLOCK, num_warps=4,
-        )  # fmt: skip
-        if projection is not None:
-            torch.mm(hidden, projection.t(), out=new)
-        kernels.new_states[grid_of_states](
-            new, states[time], states[time + 1], ends, time, width, below + width, float(states_clip or 0),
-            CLIPPED=states_clip is not None, STOPS=has_stops, BLOCK=BLOCK, num_warps=4,
-        )  # fmt: skip
+    with torch.cuda.device_of(x):  # Triton starts kernels on the current device
+        for time in range(n_times if n_rows else 0):
+            torch.mm(joined[time], both, out=gates)
+            kernels.new_cells[grid_of_cells](
+                gates, bias, cells, hidden, ends, time, n_cells, forget_bias, float(cell_clip or 0),
+                CLIPPED=cell_clip is not None, STOPS=has_stops, BLOCK=BLOCK, num_warps=4,
+            )  # fmt: skip
+            if projection is not None:
+                torch.mm(hidden, projection.t(), out=new)
+            kernels.new_states[grid_of_states](
+                new, states[time], states[time + 1], ends, time, width, below + width, float(states_clip or 0),
+                CLIPPED=states_clip is not None, STOPS=has_stops, BLOCK=BLOCK, num_warps=4,
+            )  # fmt: skip
     return states[1:].transpose(0, 1), states[-1].clone(), cells

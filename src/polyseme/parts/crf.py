@@ -4,10 +4,9 @@
     log p(tags) = score(tags) − log Σ exp score(any tags)
 
 Everything runs over the whole batch at once, one step per word (on a GPU in kernels that go through all words,
-`crf_kernels.py`); bounds come from shapes, never from data. Sums are in
-32-bit floats at least. What a tag scheme rules out costs `FORBIDDEN`, in training and in decoding alike: no such
-sequence is worth anything, yet a gold one that breaks the rules has a finite loss, and something is decoded even where
-nothing is allowed.
+`crf_kernels.py`); bounds come from shapes, never from data. Sums are in 32-bit floats at least. What a tag scheme rules
+out costs `FORBIDDEN`, in training and in decoding alike: no such sequence is worth anything, yet a gold one that breaks
+the rules has a finite loss, and something is decoded even where nothing is allowed.
 
 Below stand the schemes by which tags mark spans (BIO, BIOES, IOB1): which tags may follow which.
 
@@ -16,7 +15,6 @@ Shapes: R rows, W words of the longest row, L tags. Rows are padded on the right
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -25,12 +23,15 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.errors import ModelError, nearest
-from polyseme.parts.kernel_trials import load_kernels, report_fallback, trial_failure
+from polyseme.parts.kernel_trials import KernelModule
 from polyseme.text.tag_schemes import OUTSIDE, may_end, may_follow, may_start, parts_of
 
 FORBIDDEN = -10_000.0
 NO_TAG = -1
 """What stands past the end of a decoded row."""
+KERNELS = KernelModule("A CRF", "polyseme.parts.crf_kernels")
+MOST_TAGS = 64
+"""Tags up to which a table of transitions fits into the registers of a kernel."""
 MOST_DIFFERENT = 1e-3
 """Of sums of some 10, on trial."""
 
@@ -183,24 +184,10 @@ def _backwards_by_word(scores: Tensor, mask: Tensor, between: Tensor, last: Tens
 
 def _kernels_for(scores: Tensor) -> ModuleType | None:
     """On a GPU in single precision, kernels that go through all words at once, after a trial (`crf_kernels`)."""
-    if not scores.is_cuda or scores.dtype != torch.float32 or torch.compiler.is_compiling():
+    device, n_tags = scores.device, scores.shape[2]
+    if scores.dtype != torch.float32 or n_tags > MOST_TAGS or torch.compiler.is_compiling():
         return None
-    return _tried(scores.device, scores.shape[2])
-
-
-@functools.cache
-def _tried(device: torch.device, n_tags: int) -> ModuleType | None:
-    """Kernels that compute the same sums as the loop over words; None where they do not, or do not run."""
-    kernels, reason = load_kernels("polyseme.parts.crf_kernels", device)
-    if kernels is not None:
-        if n_tags > kernels.MOST_TAGS:
-            return None
-        failure = trial_failure(functools.partial(_difference, kernels, device, n_tags), MOST_DIFFERENT)
-        if failure is None:
-            return kernels
-        reason = failure
-    report_fallback("A CRF", reason)
-    return None
+    return KERNELS.try_once(device, n_tags, lambda kernels: _difference(kernels, device, n_tags), MOST_DIFFERENT)
 
 
 def _difference(kernels: ModuleType, device: torch.device, n_tags: int) -> float:

@@ -14,7 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-MOST_TAGS = 64
 NOTHING = tl.constexpr(-1e30)
 """The score of tags that are not there."""
 
@@ -84,28 +83,29 @@ def _run(kernel, scores: Tensor, mask: Tensor, one: Tensor, other: Tensor) -> Te
     seen = mask.contiguous().view(torch.uint8)
     out = torch.empty(scores.shape, dtype=torch.float32, device=scores.device)
     wide = max(16, triton.next_power_of_2(n_tags))
-    kernel[(n_rows,)](
-        scores,
-        seen,
-        one.contiguous(),
-        other.contiguous(),
-        out,
-        n_words,
-        scores.stride(0),
-        scores.stride(1),
-        seen.stride(0),
-        N_TAGS=n_tags,
-        WIDE=wide,
-        num_warps=1 if wide <= 32 else 4,
-    )
+    with torch.cuda.device_of(scores):  # Triton starts kernels on the current device
+        kernel[(n_rows,)](
+            scores,
+            seen,
+            one.contiguous(),
+            other.contiguous(),
+            out,
+            n_words,
+            scores.stride(0),
+            scores.stride(1),
+            seen.stride(0),
+            N_TAGS=n_tags,
+            WIDE=wide,
+            num_warps=1 if wide <= 32 else 4,
+        )
     return out
 
 
 def forwards(scores: Tensor, mask: Tensor, first: Tensor, between: Tensor) -> Tensor:
-    """What `parts.crf` calls so, in single precision: [R, W, L]."""
+    """`parts.crf` defines it; in single precision: [R, W, L]."""
     return _run(_forwards, scores, mask, first, between)
 
 
 def backwards(scores: Tensor, mask: Tensor, between: Tensor, last: Tensor) -> Tensor:
-    """What `parts.crf` calls so, in single precision: [R, W, L]."""
+    """`parts.crf` defines it; in single precision: [R, W, L]."""
     return _run(_backwards, scores, mask, between, last)

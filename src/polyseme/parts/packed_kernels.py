@@ -99,28 +99,29 @@ def attend(
     n_pieces, n_heads, width = q.shape
     q, k, v = (each if each.stride(2) == 1 else each.contiguous() for each in (q, k, v))
     out = q.new_empty(n_pieces, n_heads * width)
-    _attend[(triton.cdiv(n_pieces, QUERIES), n_heads)](
-        q,
-        k,
-        v,
-        out,
-        row_of,
-        bounds,
-        n_pieces,
-        scale * LOG2_E,
-        *q.stride()[:2],
-        *k.stride()[:2],
-        *v.stride()[:2],
-        out.stride(0),
-        HEAD=width,
-        WIDE=max(16, triton.next_power_of_2(width)),
-        LEFT=window[0],
-        RIGHT=window[1],
-        QUERIES=QUERIES,
-        KEYS=KEYS,
-        num_warps=4,
-        num_stages=2,
-    )
+    with torch.cuda.device_of(q):  # Triton starts kernels on the current device
+        _attend[(triton.cdiv(n_pieces, QUERIES), n_heads)](
+            q,
+            k,
+            v,
+            out,
+            row_of,
+            bounds,
+            n_pieces,
+            scale * LOG2_E,
+            *q.stride()[:2],
+            *k.stride()[:2],
+            *v.stride()[:2],
+            out.stride(0),
+            HEAD=width,
+            WIDE=max(16, triton.next_power_of_2(width)),
+            LEFT=window[0],
+            RIGHT=window[1],
+            QUERIES=QUERIES,
+            KEYS=KEYS,
+            num_warps=4,
+            num_stages=2,
+        )
     return out
 
 
@@ -172,21 +173,22 @@ def add_and_norm(
     out = torch.empty_like(x)
     wide = triton.next_power_of_2(width)
     at_once = max(1, 2048 // wide)
-    _add_and_norm[(triton.cdiv(n_rows, at_once),)](
-        x,
-        residual,
-        weight,
-        weight if bias is None else bias,
-        x,
-        out,
-        n_rows,
-        epsilon,
-        WIDTH=width,
-        WIDE=wide,
-        ROWS=at_once,
-        BIAS=bias is not None,
-        RMS=rms,
-        SUM=summed,
-        num_warps=4,
-    )
+    with torch.cuda.device_of(x):
+        _add_and_norm[(triton.cdiv(n_rows, at_once),)](
+            x,
+            residual,
+            weight,
+            weight if bias is None else bias,
+            x,
+            out,
+            n_rows,
+            epsilon,
+            WIDTH=width,
+            WIDE=wide,
+            ROWS=at_once,
+            BIAS=bias is not None,
+            RMS=rms,
+            SUM=summed,
+            num_warps=4,
+        )
     return x, out

@@ -28,7 +28,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyseme.extras import require
 from polyseme.parts import clipped_lstm
 from polyseme.parts.memory_and_cache import Memory
 
@@ -113,8 +112,7 @@ class Reader(nn.Module):
         recurrent = self.weight_dropout(self.recurrent)
         if stops is None and self._has_kernel(x):
             out, h, c = self._by_kernel(x, h, c, recurrent)
-        elif self._has_kernel_per_step(x):
-            kernels = require("polyseme.parts.lstm_kernels", extra="dev")
+        elif (kernels := self._kernels_per_step(x)) is not None:
             out, h, c = self.by_kernels(kernels, x, stops, h, c, recurrent)
         else:
             out, h, c = self._step_by_step(x, stops, h, c, recurrent)
@@ -127,13 +125,15 @@ class Reader(nn.Module):
             return False
         return not (self.written_out or clipped) and (self.projection is None or x.is_cuda) and x.shape[1] > 0
 
-    def _has_kernel_per_step(self, x: Tensor) -> bool:
-        """Whether `clipped_lstm` computes the same, here."""
-        if self.kind != "lstm" or not x.is_cuda or x.dtype != self.bias.dtype or not x.numel():
-            return False
+    def _kernels_per_step(self, x: Tensor) -> ModuleType | None:
+        """The kernels of `clipped_lstm`, where they compute the same, here; else None."""
+        if self.kind != "lstm" or x.dtype != self.bias.dtype or not x.numel():
+            return None
         if self.written_out or torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return False
-        return not torch.is_autocast_enabled("cuda") and clipped_lstm.serves(x, functools.partial(_trial, x))
+            return None
+        if torch.is_autocast_enabled("cuda"):
+            return None
+        return clipped_lstm.kernels_for(x, functools.partial(_trial, x))
 
     # --- the specification --------------------------------------------------------------------------------------------
 

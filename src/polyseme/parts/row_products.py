@@ -1,4 +1,4 @@
-"""Products for a few rows on a GPU, as `row_kernels` runs them: what is read, what comes after, and how they are cut.
+"""Products for a few rows on a GPU, as `row_kernels` runs them: inputs, what follows a product, and sizes of blocks.
 
 Shapes: R rows, D width, N results and K inputs of a product, V pieces in the vocabulary.
 """
@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+
+from polyseme.parts.norms import Norm
 
 FEW = 4
 """Rows for which a product holds its weights in registers."""
@@ -22,28 +24,9 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def kind_of_rows(n_rows: int) -> int:
+def row_bucket(n_rows: int) -> int:
     """The number of rows that the kernels for so many rows are compiled for."""
     return n_rows if n_rows <= FEW else max(power_of_two(n_rows), 16)
-
-
-@dataclass
-class Norm:
-    """A norm as kernels read it."""
-
-    kind: str = "none"
-    weight: Tensor | None = None
-    bias: Tensor | None = None
-    epsilon: float = 0.0
-
-    @classmethod
-    def of(cls, module: nn.Module) -> Norm:
-        if isinstance(module, nn.LayerNorm):
-            return cls("layer", module.weight.detach(), detached(module.bias), module.eps)
-        if isinstance(module, nn.RMSNorm):
-            epsilon = torch.finfo(module.weight.dtype).eps if module.eps is None else module.eps
-            return cls("rms", module.weight.detach(), None, epsilon)
-        return cls()
 
 
 @dataclass
@@ -55,10 +38,10 @@ class State:
 
 
 @dataclass
-class Choosing:
-    """What the vocabulary's blocks find, and where the choice is written."""
+class Choice:
+    """What is forbidden, and where each block of the vocabulary writes its likeliest piece."""
 
-    never: Tensor
+    forbidden: Tensor
     """[V]: 1 for pieces that are forbidden."""
     best: Tensor
     piece: Tensor
@@ -76,12 +59,12 @@ class Launcher:
     def start_early(self, early: bool) -> None:
         """Whether each kernel starts while the one before it still runs."""
         self.early = early
-        self.more: dict[str, Any] = {"launch_pdl": True} if early else {}
+        self.options: dict[str, Any] = {"launch_pdl": True} if early else {}
 
     def __call__(
         self, kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int, stages: int = 3, **sizes: Any
     ) -> None:
-        kernel[grid](*arguments, **sizes, EARLY=self.early, num_warps=warps, num_stages=stages, **self.more)
+        kernel[grid](*arguments, **sizes, EARLY=self.early, num_warps=warps, num_stages=stages, **self.options)
 
 
 class RowsProduct:
@@ -121,7 +104,7 @@ class RowsProduct:
                 "warps": 4 if block * whole <= 4096 else 8,
                 "stages": 1,
             }
-        rows = kind_of_rows(n_rows)
+        rows = row_bucket(n_rows)
         is_large = self.n_results > 16384
         block = 64 if is_large or self.n_inputs <= 64 else 16
         inputs = 128 if self.n_inputs % 128 == 0 else 64
@@ -144,7 +127,7 @@ class RowsProduct:
         *,
         cache: tuple[Tensor, Tensor, Tensor] | None = None,
         scores: Tensor | None = None,
-        choosing: Choosing | None = None,
+        choice: Choice | None = None,
     ) -> Tensor:
         """[R, N]; with a `cache` of keys, values and lengths, queries alone are returned."""
         raw, norm = x.raw, x.norm
@@ -154,9 +137,9 @@ class RowsProduct:
         keys, values, lengths = cache or (raw, raw, raw)
         if scores is not None:
             end, values = "scores", scores
-        elif choosing is not None:
+        elif choice is not None:
             end = "choose"
-        blocks_of = Choosing(raw, raw, raw, raw, raw) if choosing is None else choosing
+        of_blocks = Choice(raw, raw, raw, raw, raw) if choice is None else choice
         n_written = self.n_results // 3 if end == "cache" else 0 if end not in ("write", "cache") else self.n_results
         out = raw.new_empty(n_rows, n_written)
         added = Norm() if residual is None else residual.norm
@@ -169,22 +152,22 @@ class RowsProduct:
             self.launch.kernels.product,
             (-(-self.n_results // blocks["BLOCK_N"]),),
             raw,
-            _or(norm.weight, raw),
-            _or(norm.bias, raw),
+            _or_stand_in(norm.weight, raw),
+            _or_stand_in(norm.bias, raw),
             self.weight,
-            _or(self.bias, raw),
+            _or_stand_in(self.bias, raw),
             raw if residual is None else residual.raw,
-            _or(added.weight, raw),
-            _or(added.bias, raw),
+            _or_stand_in(added.weight, raw),
+            _or_stand_in(added.bias, raw),
             out,
             keys,
             values,
             lengths,
-            blocks_of.never,
-            blocks_of.best,
-            blocks_of.piece,
-            blocks_of.top,
-            blocks_of.total,
+            of_blocks.forbidden,
+            of_blocks.best,
+            of_blocks.piece,
+            of_blocks.top,
+            of_blocks.total,
             norm.epsilon if norm.kind != "none" else added.epsilon,
             self.scale,
             0 if cache is None else keys.stride(0),
@@ -214,7 +197,7 @@ class RowsProduct:
         return out
 
 
-def applied(x: State) -> Tensor:
+def normalize(x: State) -> Tensor:
     """States with their norm applied."""
     norm, width = x.norm, x.raw.shape[1:]
     if norm.kind == "layer":
@@ -222,10 +205,6 @@ def applied(x: State) -> Tensor:
     return F.rms_norm(x.raw, width, norm.weight, norm.epsilon) if norm.kind == "rms" else x.raw
 
 
-def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
-    return other if tensor is None else tensor
-
-
-def detached(tensor: Tensor | None) -> Tensor | None:
-    """Without a gradient; None stays None."""
-    return None if tensor is None else tensor.detach()
+def _or_stand_in(tensor: Tensor | None, stand_in: Tensor) -> Tensor:
+    """A tensor for a kernel; where there is none, one that it does not read."""
+    return stand_in if tensor is None else tensor
