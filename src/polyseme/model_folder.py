@@ -69,14 +69,12 @@ def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32
     _warn_of_foreign(converted, folder)
     bundle = _unfilled_bundle(family, config, converted.outputs, tied, where)
     put_weights(bundle, converted.tensors, folder, dtype, device)
-    ours = {
-        *family.unchecked_settings_of(config),
-        "torch_dtype",
-    }  # the last is the old name of dtype, which save_bundle writes
+    # torch_dtype is the old name of dtype, which save_bundle writes.
+    ours = {*family.unchecked_settings_of(config), "torch_dtype"}
     if holds_int8(theirs):
         bundle.from_int8 = True
         ours.add(SETTING)
-    bundle.foreign = {**{name: value for name, value in theirs.items() if name not in ours}}
+    bundle.foreign = {name: value for name, value in theirs.items() if name not in ours}
     if (folder / GENERATION).is_file():
         bundle.generation = read_json(folder / GENERATION)
         named = {name: bundle.generation.get(name) for name in OF_WRITING}  # they precede those of config.json
@@ -168,13 +166,12 @@ def save_bundle(
     written = family.settings_of(bundle.config)
     config = {**bundle.foreign, **written}
     if family.folder.described:
+        stored = next(each.dtype for each in tensors.values() if each.is_floating_point())
         config |= {
             "model_type": family.name,
             "architectures": [architecture],
             "tie_word_embeddings": bundle.tied,
-            "dtype": str(next(each for each in tensors.values() if each.is_floating_point()).dtype).removeprefix(
-                "torch."
-            ),
+            "dtype": str(stored).removeprefix("torch."),
         } | ({SETTING: dict(QUANTIZED)} if int8 else {})
         config = _begins_and_ends(bundle) | config
         for role, name in family.special_ids:

@@ -3,32 +3,64 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "benchmarks"
 PEERS = {"gensim", "kenlm", "scipy", "sentence_transformers", "transformers", "triton"}
 """Packages that a script may need beyond polyseme's own, and that may be absent here."""
 
 
-def modules_of(script: Path) -> set[str]:
-    """Every module that a script imports, anywhere in it."""
-    modules: set[str] = set()
+def imports_of(script: Path) -> Iterator[tuple[str, list[str]]]:
+    """Every module that a script imports, anywhere in it, with the names that it takes from it."""
     for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
+            yield from ((alias.name, []) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            modules.add(node.module)
-    return modules
+            yield node.module, [alias.name for alias in node.names]
+
+
+def file_of(module: str) -> Path | None:
+    """The file of a module of polyseme, or of another benchmark."""
+    parts = module.split(".")
+    if parts[0] != "polyseme":
+        file = FOLDER / f"{module}.py"
+        return file if file.exists() else None
+    place = ROOT.joinpath("src", *parts)
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+@functools.cache
+def names_in(file: Path) -> set[str]:
+    """What a module defines or imports, outside of functions and classes; of a package also its modules."""
+    names = {each.stem for each in file.parent.iterdir()} if file.name == "__init__.py" else set()
+    nodes: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+            continue
+        if isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        nodes.extend(ast.iter_child_nodes(node))
+    return names
 
 
 @pytest.mark.parametrize("script", sorted(FOLDER.glob("*.py")), ids=lambda each: each.stem)
 def test_what_a_script_imports_is_there(script: Path) -> None:
-    for module in modules_of(script):
+    for module, names in imports_of(script):
         first = module.split(".")[0]
-        if first in PEERS or first in sys.stdlib_module_names or (FOLDER / f"{module}.py").exists():
-            continue
-        assert importlib.util.find_spec(module) is not None, module
+        file = file_of(module)
+        if file is not None:
+            assert file.exists(), module
+            assert not set(names) - names_in(file), module
+        elif first not in PEERS and first not in sys.stdlib_module_names:
+            assert importlib.util.find_spec(module) is not None, module

@@ -23,8 +23,8 @@ from polyseme.errors import ModelError
 
 PADDING, UNKNOWN = 0, 1
 N_SPECIAL = 2
-MOST_KNOWN = 1 << 16
-"""Words whose numbers are kept at most."""
+MAX_CACHED_WORDS = 1 << 16
+"""Words up to which numbers are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,15 +158,15 @@ class WordInputs(nn.Module):
         return WordNumbers(*map(torch.from_numpy, (words, real, spelled, which)))
 
     def _spelling(self, word: str) -> tuple[int, NDArray[np.int64]]:
-        """A word's number in the table, and those of its characters; words come again and again, in every epoch."""
-        known = self._spellings.get(word)
-        if known is None:
+        """A word's number in the table, and those of its characters; kept, since words recur in every epoch."""
+        spelling = self._spellings.get(word)
+        if spelling is None:
             characters = [self.character_numbers.get(character, UNKNOWN) for character in word]
-            known = self.word_numbers.get(simplified(word), UNKNOWN), np.array(characters, dtype=np.int64)
-            if len(self._spellings) >= MOST_KNOWN:
+            spelling = self.word_numbers.get(simplified(word), UNKNOWN), np.array(characters, dtype=np.int64)
+            if len(self._spellings) >= MAX_CACHED_WORDS:
                 self._spellings.clear()
-            self._spellings[word] = known
-        return known
+            self._spellings[word] = spelling
+        return spelling
 
     def forward(self, numbers: WordNumbers) -> Tensor:
         words = numbers.words

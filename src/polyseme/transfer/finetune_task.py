@@ -28,7 +28,6 @@ from polyseme.training.energy_ledger import Ledger, Meter, Rates
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
-from polyseme.transfer.frozen_features import Store
 from polyseme.transfer.prepare_items import Prepared, judge, prepare, standardize
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.seeds_abreast import seeds_abreast
@@ -39,6 +38,7 @@ from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.text_labels import answers_of, numbers_of
 from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top, take_turns
 from polyseme.transfer.train_step import autocast
+from polyseme.transfer.vector_store import Store
 from polyseme.types import Progress
 from polyseme.verb_options.task_options import CHECKPOINT_SECONDS
 

@@ -33,7 +33,8 @@ from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import explained, whole_folder
 from polyseme.result_tables import counted
 from polyseme.text.documents import document_chunks
-from polyseme.transfer.frozen_features import CHUNK_CHARACTERS, check_cached, key_of, write_about
+from polyseme.transfer.frozen_features import CHUNK_CHARACTERS, key_of
+from polyseme.transfer.vector_store import check_cached, write_about
 from polyseme.types import Document, Progress
 
 IN_MEMORY_BYTES = 1 << 30
@@ -70,11 +71,11 @@ class SpanVectors:
         if self.n_windowed:
             are = "1 text is" if self.n_windowed == 1 else f"{self.n_windowed:,} texts are"
             notes.append(
-                f"{are} longer than the model's window of {self.window:,} pieces, and read in overlapping windows."
+                f"{are} longer than the model's window of {self.window:,} pieces, and were read in overlapping windows."
             )
         if self.tally.vanished:
             words = counted(self.tally.vanished, "word")
-            notes.append(f"Read as the unknown piece, since nothing was left of them: {words}.")
+            notes.append(f"Read as the unknown piece, since normalization leaves nothing of them: {words}.")
         if self.tally.unknown:
             words = counted(self.tally.unknown, "word")
             share = self.tally.unknown / max(self.tally.words, 1)
