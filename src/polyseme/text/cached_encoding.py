@@ -55,13 +55,13 @@ class _PartPieces(NamedTuple):
     ends: tuple[int, ...]
     """The start and end of each piece in the part."""
     scores: tuple[float, ...] = ()
-    """What a model of SentencePiece adds up."""
-    is_close: bool = False
-    """Whether the pieces depend on what is before the part."""
+    """The score of each piece in a SentencePiece model; empty for other tokenizers."""
+    has_ties: bool = False
+    """Whether other pieces are about as likely, so that the text before the part decides."""
 
 
 class CachedEncoder:
-    """Encodes parts of text with a `tokenizers.Tokenizer`, or as SentencePiece where a model comes from it."""
+    """Encodes parts of text with a `tokenizers.Tokenizer`, or with the encoder of a SentencePiece model."""
 
     def __init__(
         self, backend: Tokenizer, specials: Mapping[str, int], sentencepiece: SentencePieceEncoder | None = None
@@ -91,7 +91,7 @@ class CachedEncoder:
         for start in range(0, len(parts), PARTS_PER_CALL):
             encoded += self._encode_cached(parts[start : start + PARTS_PER_CALL])
         if self._sentencepiece and n_parts is not None:
-            self._encode_close_ones(parts, encoded, n_parts)
+            self._resolve_ties(parts, encoded, n_parts)
         counts = np.fromiter((len(pieces.ids) for pieces in encoded), np.int64, len(encoded))
         n = int(counts.sum())
         return EncodedParts(
@@ -108,13 +108,13 @@ class CachedEncoder:
         blanks = (self._backend.token_to_id(blank) for blank in ("Ġ", "▁"))
         return next((int(id) for id in blanks if id is not None), None)
 
-    def _encode_close_ones(self, parts: Sequence[str], encoded: list[_PartPieces], n_parts: Ints) -> None:
-        """Encode parts that have several ways to be written by what is before them in their text."""
+    def _resolve_ties(self, parts: Sequence[str], encoded: list[_PartPieces], n_parts: Ints) -> None:
+        """Encode parts with ties again, given the scores of all parts before them in their text."""
         assert self._sentencepiece is not None
-        close = [place for place, pieces in enumerate(encoded) if pieces.is_close]
+        tied = [place for place, pieces in enumerate(encoded) if pieces.has_ties]
         begins = np.concatenate([[0], np.cumsum(n_parts)])
         added, so_far = 0, 0.0
-        for place, text in zip(close, np.searchsorted(begins, close, side="right").tolist(), strict=True):
+        for place, text in zip(tied, np.searchsorted(begins, tied, side="right").tolist(), strict=True):
             if begins[text - 1] > added:
                 added, so_far = int(begins[text - 1]), 0.0
             so_far = add_up(so_far, chain.from_iterable(pieces.scores for pieces in encoded[added:place]))

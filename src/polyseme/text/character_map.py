@@ -2,7 +2,7 @@
 
 The table is a trie over UTF-8 in a double array: the children of a node are found by its offset XOR their byte, and a
 leaf holds where its replacement begins among texts that end with NUL. The longest key at a place counts. Such a table
-may have 200,000 keys, of which a text meets a few, so that it is not unpacked. Its steps are remembered.
+may have 200,000 keys, of which a text needs a few, so it is never unpacked; steps through it are cached.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import cached_property
 
 from polyseme.errors import ModelError
 
-_REMEMBERED = 200_000
-"""Steps that are remembered; after that all are forgotten."""
+_CACHE_SIZE = 200_000
+"""Steps in the cache; when it is full it is cleared."""
 _ASCII = range(1, 0x80)
 
 
 class CharacterMap:
-    """What characters become; an empty table leaves all as they are."""
+    """The replacements of characters; an empty table has none."""
 
     def __init__(self, table: bytes) -> None:
         size = int.from_bytes(table[:4], "little")
@@ -29,7 +29,7 @@ class CharacterMap:
         self._steps: dict[tuple[int, str], tuple[int, str | None] | None] = {}
 
     def longest(self, text: str, start: int) -> tuple[str, int] | None:
-        """What the longest key that begins here becomes, and where it ends; None if none begins here."""
+        """The replacement of the longest key that begins here, and the end of the key; None if no key begins here."""
         steps, node, result = self._steps, self._root, None
         for end in range(start, len(text)):
             key = (node, text[end])
@@ -46,7 +46,7 @@ class CharacterMap:
 
     @cached_property
     def changed_ascii(self) -> str:
-        """The ASCII characters that are replaced by themselves or together with another one of ASCII."""
+        """The ASCII characters that are replaced, alone or together with an ASCII character after them."""
         changed = []
         for char in map(chr, _ASCII):
             step = self._step(self._root, char)
@@ -60,7 +60,7 @@ class CharacterMap:
 
     def _step(self, node: int, char: str) -> tuple[int, str | None] | None:
         """The node below one that a character leads to, and the replacement that ends there."""
-        if len(self._steps) > _REMEMBERED:
+        if len(self._steps) > _CACHE_SIZE:
             self._steps.clear()
         below: int | None = node
         unit = 0

@@ -1,10 +1,10 @@
-"""SentencePiece's `.model` files: a reader of their wire format, and the nearest there is in the `tokenizers` library.
+"""SentencePiece's `.model` files: a reader of their wire format, and the nearest tokenizer of the `tokenizers` library.
 
 A `.model` is a protocol buffer: fields, each with a number and a kind, that may contain further fields. Only the few
 that affect encoding are read (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto).
 
-The `tokenizers` library has the pieces and writes them out as text, and is what other programs read of a saved model.
-It treats rare characters and blanks in another way, so that `sentencepiece_encoding` encodes texts.
+The tokenizer of the library decodes pieces, and is saved as tokenizer.json for other programs. It treats rare
+characters and blanks differently, so `sentencepiece_encoding` encodes texts.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _model(data: bytes) -> SentencePieceModel:
     algorithms = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
     algorithm = trainer.get(3, 1)
     if algorithm not in algorithms:
-        raise _DamagedError(f"its algorithm has the number {algorithm}, which is none")
+        raise _DamagedError(f"its algorithm has the number {algorithm}, which is that of no algorithm")
     if sum(piece.kind == Kind.UNKNOWN for piece in pieces) != 1:
         raise _DamagedError("it must have exactly one unknown piece")
     return SentencePieceModel(

@@ -1,12 +1,12 @@
-"""Text to pieces exactly as SentencePiece has them, with their places in the text as it was given.
+"""Text to pieces exactly as the SentencePiece library encodes it, with spans in the original text.
 
-Texts go through three steps. What the family does beforehand is done character by character (ALBERT: decomposed,
-without accents, in small letters). The table of the file replaces characters, except in user-defined pieces; blanks
-are put in order and become ▁. Then the pieces are searched for (`sentencepiece_search`). ASCII without anything odd in
-it takes a shorter way.
+Encoding has three steps. First the family's own cleaning runs, character by character (ALBERT: decompose, strip
+accents, lowercase). Then the table of the file replaces characters, except in user-defined pieces; extra blanks are
+removed, and blanks become ▁. Last, `sentencepiece_search` finds the pieces. ASCII text that the table does not change
+takes a faster path.
 
-A piece is where its characters come from, without blanks around it; one that is a blank alone (▁) is where the
-character after it is.
+The span of a piece covers the characters that it comes from, without blanks around them. A piece that is a blank alone
+(▁) has the span of the character after it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from polyseme.text.sentencepiece import BLANK, Kind, SentencePieceModel
 from polyseme.text.sentencepiece_search import LikeliestPieces, MergedPieces, by_length
 
 _KNOWN_TABLES = ("", "identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf")
-"""Normalizations that put no blanks beside words but those that `cut_points` knows of."""
+"""Normalizations that add no blanks to a text other than those that `cut_points` handles."""
 _CLEANED_TOGETHER = re.compile("``|''|(?s:.)")
-"""What is cleaned at once: a character, or two quotation marks that become one."""
+"""Units of cleaning: a character, or two quotation marks that become one."""
 
 
-class Located(NamedTuple):
-    """A text in which each character comes from somewhere in another."""
+class AlignedText(NamedTuple):
+    """A normalized text, with the span of each of its characters in the original."""
 
     text: str
     starts: Sequence[int]
     ends: Sequence[int]
 
 
-class Encoded(NamedTuple):
+class EncodedText(NamedTuple):
     """The pieces of a text."""
 
     ids: tuple[int, ...]
     edges: tuple[int, ...]
-    """The start and end of each, one after another."""
+    """The start and end of each piece, one after another."""
     scores: tuple[float, ...]
-    is_close: bool
-    """Whether the pieces depend on what comes before."""
+    has_ties: bool
+    """Whether other pieces are about as likely, so that the text before decides."""
 
 
 class SentencePieceEncoder:
@@ -77,10 +77,10 @@ class SentencePieceEncoder:
             return self
         return SentencePieceEncoder(dataclasses.replace(self.model, pieces=pieces), self.cleaning)
 
-    def encode(self, text: str, so_far: float = 0.0) -> Encoded:
-        """The pieces of a text, behind others whose scores have a sum (`sentencepiece_search.add_up`)."""
-        located = self._plain(text) or self._normalized(text)
-        normalized, model = located.text, self.model
+    def encode(self, text: str, so_far: float = 0.0) -> EncodedText:
+        """The pieces of a text; `so_far` is the sum of all scores before it (`sentencepiece_search.add_up`)."""
+        aligned = self._plain(text) or self._normalized(text)
+        normalized, model = aligned.text, self.model
         ids: list[int] = []
         edges: list[int] = []
         after_unknown = False
@@ -91,20 +91,20 @@ class SentencePieceEncoder:
                 for place in range(start, end):
                     for byte in normalized[place].encode():
                         ids.append(self._bytes[byte])
-                        edges += self._place(located, place, place + 1)
+                        edges += self._place(aligned, place, place + 1)
             elif is_unknown and after_unknown:
-                edges[-1] = self._place(located, start, end)[1]
+                edges[-1] = self._place(aligned, start, end)[1]
             else:
                 ids.append(id)
-                edges += self._place(located, start, end)
+                edges += self._place(aligned, start, end)
             after_unknown = is_unknown
-        return Encoded(tuple(ids), tuple(edges), cuts.scores, cuts.is_close)
+        return EncodedText(tuple(ids), tuple(edges), cuts.scores, cuts.has_ties)
 
     # --- before the table ------------------------------------------------------------------------------------------
 
-    def _clean(self, text: str) -> Located:
+    def _clean(self, text: str) -> AlignedText:
         if self.cleaning is None:
-            return Located(text, range(len(text)), range(1, len(text) + 1))
+            return AlignedText(text, range(len(text)), range(1, len(text) + 1))
         parts: list[str] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -113,7 +113,7 @@ class SentencePieceEncoder:
             parts.append(part)
             starts += [match.start()] * len(part)
             ends += [match.end()] * len(part)
-        return Located("".join(parts), starts, ends)
+        return AlignedText("".join(parts), starts, ends)
 
     def _clean_part(self, part: str) -> str:
         if part not in self._cleaned:
@@ -122,8 +122,8 @@ class SentencePieceEncoder:
 
     # --- the table and blanks ----------------------------------------------------------------------------------------
 
-    def _plain(self, text: str) -> Located | None:
-        """A text of ASCII that the table leaves as it is, with single blanks; None for another one."""
+    def _plain(self, text: str) -> AlignedText | None:
+        """An ASCII text with single blanks that the table does not change; None for any other text."""
         if not text.isascii() or self._odd.search(text):
             return None
         shift = 0
@@ -133,12 +133,12 @@ class SentencePieceEncoder:
             text = text.translate(self._small_letters)
         if self.model.add_dummy_prefix and text:
             text, shift = " " + text, shift - 1
-        return Located(
+        return AlignedText(
             text.replace(" ", BLANK), range(shift, shift + len(text)), range(shift + 1, shift + 1 + len(text))
         )
 
-    def _normalized(self, text: str) -> Located:
-        """A text as pieces are searched in it."""
+    def _normalized(self, text: str) -> AlignedText:
+        """A text after all three normalizations: cleaning, the table, blanks."""
         cleaned = self._clean(text)
         extra, size = self.model.remove_extra_whitespaces, len(cleaned.text)
         chars: list[str] = []
@@ -167,17 +167,17 @@ class SentencePieceEncoder:
         normalized = "".join(chars)
         if extra:
             normalized = normalized.rstrip(BLANK)
-        return Located(normalized, starts, ends)
+        return AlignedText(normalized, starts, ends)
 
     def _part_at(self, text: str, place: int) -> tuple[str, int]:
-        """What the text becomes here, and where that ends: a user-defined piece, a key of the table, or a character."""
+        """What replaces the user-defined piece, key of the table or character at a place, and where that ends."""
         if self._user_defined and (match := self._user_defined.match(text, place)):
             return match[0], match.end()
         return self._map.longest(text, place) or (text[place], place + 1)
 
     @cached_property
     def _odd(self) -> re.Pattern[str]:
-        """What is not to be found in a plain text."""
+        """Matches whatever a text without normalization must not contain."""
         odd = {char for char in map(chr, range(0x80)) if self.cleaning and len(self._clean_part(char)) != 1}
         odd |= {char for char in map(chr, range(0x80)) if self._clean_ascii(char) in self._map.changed_ascii}
         patterns = [re.escape(char) for char in sorted(odd | {"\0"})]
@@ -190,7 +190,7 @@ class SentencePieceEncoder:
 
     @cached_property
     def _small_letters(self) -> dict[int, str]:
-        """What cleaning makes of ASCII, where it makes another character of one."""
+        """The ASCII characters that cleaning replaces by one other character."""
         if not self.cleaning:
             return {}
         return {code: new for code in range(0x80) if len(new := self._clean_part(chr(code))) == 1 and new != chr(code)}
@@ -217,15 +217,15 @@ class SentencePieceEncoder:
         """The piece of each byte."""
         return {int(piece.text[1:-1], 16): id for id, piece in enumerate(self.model.pieces) if piece.kind == Kind.BYTE}
 
-    def _place(self, located: Located, start: int, end: int) -> tuple[int, int]:
-        """Where a piece comes from."""
-        text = located.text
+    def _place(self, aligned: AlignedText, start: int, end: int) -> tuple[int, int]:
+        """The span of a piece in the original text."""
+        text = aligned.text
         if text[start] != BLANK and text[end - 1] != BLANK:
-            return located.starts[start], located.ends[end - 1]
+            return aligned.starts[start], aligned.ends[end - 1]
         while start < end - 1 and text[start] == BLANK:
             start += 1
         while start < end - 1 and text[end - 1] == BLANK:
             end -= 1
         if text[start] == BLANK and end < len(text) and text[end] != BLANK:
             start, end = end, end + 1
-        return max(located.starts[start], 0), located.ends[end - 1]
+        return max(aligned.starts[start], 0), aligned.ends[end - 1]

@@ -1,7 +1,7 @@
-"""The two searches of SentencePiece: the likeliest pieces of a text (unigram), and merging from characters on (BPE).
+"""The two searches of SentencePiece: the likeliest pieces of a text (unigram), and merges of characters (BPE).
 
-Both are as the library has them, to the rounding of sums. The library adds up 32-bit scores from the beginning of a
-text. Where two ways to write 3,000 are equally likely, rounding decides, and with it the sum of all that came before.
+Both equal the library's, including the rounding of sums: the library adds up 32-bit scores from the beginning of a
+text. If two segmentations of 3,000 are equally likely, rounding decides, and so the sum of all scores before it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ _SMALLEST = 2.0**-126
 
 
 _Nodes = dict[str, tuple["_Nodes", float | None, int]]
-"""A trie: under each character what may follow, and score and id of the piece that ends there."""
+"""A trie: for each character the nodes below it, and score and id of the piece that ends there."""
 _NONE: _Nodes = {}
 
+TIE_MARGIN = 1e-3
+"""Sums of scores that differ by less count as tied: after another text their order may be another.
 
-CLOSE = 1e-3
-"""Sums of scores that differ by less may be in another order after another text.
-
-That holds for texts of up to about 1,000 words. In longer ones the library's sums have lost so many digits that it
-takes pieces that are less likely, and that is not followed.
+This holds for texts of up to about 1,000 words. In longer ones the library's sums have lost so many digits that it
+takes less likely pieces, which is not imitated.
 """
 Cut = tuple[int, int, int]
 """A piece of a text: its id, its start and its end."""
@@ -39,8 +38,8 @@ class Cuts(NamedTuple):
 
     pieces: list[Cut]
     scores: tuple[float, ...] = ()
-    is_close: bool = False
-    """Whether there are other pieces that are as likely, so that they depend on what comes before."""
+    has_ties: bool = False
+    """Whether other pieces are about as likely, so that the text before decides."""
 
 
 def add_up(so_far: float, scores: Iterable[float]) -> float:
@@ -68,9 +67,9 @@ class LikeliestPieces:
             self._add(text, id, _single(len(text.encode()) * highest - 0.1))
 
     def cut(self, text: str, so_far: float = 0.0) -> Cuts:
-        """The pieces of a text, unknown characters one by one, behind others whose scores have a sum."""
+        """The pieces of a text, unknown characters one by one; `so_far` is the sum of the scores before it."""
         size = len(text)
-        best, rounded, is_close = array("f", bytes(4 * (size + 1))), self._rounded, False
+        best, rounded, has_ties = array("f", bytes(4 * (size + 1))), self._rounded, False
         best[0] = so_far
         starts = [-1] * (size + 1)
         ids = [self._unknown] * (size + 1)
@@ -88,10 +87,10 @@ class LikeliestPieces:
                 score += so_far
                 if starts[end] >= 0:
                     if score <= best[end]:
-                        is_close = is_close or score > best[end] - CLOSE
+                        has_ties = has_ties or score > best[end] - TIE_MARGIN
                         continue
                     rounded[0] = score
-                    is_close = is_close or score < best[end] + CLOSE
+                    has_ties = has_ties or score < best[end] + TIE_MARGIN
                     if rounded[0] <= best[end]:
                         continue
                 best[end], starts[end], ids[end] = score, start, id
@@ -105,7 +104,7 @@ class LikeliestPieces:
             cuts.append((ids[end], starts[end], end))
             end = starts[end]
         cuts.reverse()
-        return Cuts(cuts, tuple([self._scores[id] for id, _, _ in cuts]), is_close)
+        return Cuts(cuts, tuple([self._scores[id] for id, _, _ in cuts]), has_ties)
 
     def _add(self, text: str, id: int, score: float) -> None:
         nodes = self._roots
@@ -128,7 +127,7 @@ class MergedPieces:
         self._unknown = unknown
 
     def cut(self, text: str, so_far: float = 0.0) -> Cuts:
-        """The pieces of a text; user-defined ones are never merged with others. What comes before does not matter."""
+        """The pieces of a text; user-defined ones are never merged with others. `so_far` has no effect."""
         symbols = [match[0] for match in self._symbols.finditer(text)]
         is_whole = [symbol in self._user_defined for symbol in symbols]
         before, after = list(range(-1, len(symbols) - 1)), list(range(1, len(symbols) + 1))

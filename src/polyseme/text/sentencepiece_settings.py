@@ -1,6 +1,6 @@
-"""What tokenizer_config.json keeps of a SentencePiece model, so that a saved model encodes as its `.model` file does.
+"""Settings of a SentencePiece model in tokenizer_config.json, so that a saved model encodes as its `.model` file does.
 
-Everything else is in tokenizer.json: the pieces, the table of characters, what comes before it.
+Everything else is in tokenizer.json: the pieces, the table of characters, the normalizers before it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _encoder(
     unknown = texts.index(described["unk_token"]) if algorithm == "bpe" else described["unk_id"]
     kinds[unknown] = Kind.UNKNOWN
     if len(kinds) > len(scored) or not all(isinstance(setting[name], bool) for name in _FLAGS):
-        raise ValueError("a piece that there is not")
+        raise ValueError("the id of a piece that does not exist")
     n_cleaning = int(setting["cleaning_steps"])
     tables = [step["precompiled_charsmap"] for step in normalizing if step["type"] == "Precompiled"]
     model = SentencePieceModel(

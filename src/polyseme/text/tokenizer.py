@@ -53,7 +53,7 @@ class PieceTokenizer:
         self.backend = backend
         self.framing = frame
         self.sentencepiece = sentencepiece
-        """What encodes texts in the place of `backend`, for a model of SentencePiece."""
+        """The encoder of a SentencePiece model, which encodes texts in place of `backend`."""
         self.specials: Mapping[str, int] = {role: self._id_of(piece) for role, piece in frame.specials.items()}
         missing = sorted(frame.needed - self.specials.keys())
         if missing:

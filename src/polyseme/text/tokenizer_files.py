@@ -42,8 +42,8 @@ class TokenizerOptions:
         return bool(self.settings.get("do_lower_case", default))
 
 
-class Read(NamedTuple):
-    """A tokenizer, with what encodes texts in its place if it is a model of SentencePiece."""
+class EncodingBackend(NamedTuple):
+    """A tokenizer of the library, with the encoder that replaces it if it is a SentencePiece model."""
 
     backend: Tokenizer
     sentencepiece: SentencePieceEncoder | None
@@ -54,7 +54,7 @@ class Layout:
     """The files of a layout, the function that reads them, and the usual frame of such a tokenizer."""
 
     files: tuple[str, ...]
-    read: Callable[[Sequence[Path], TokenizerOptions], Tokenizer | Read]
+    read: Callable[[Sequence[Path], TokenizerOptions], Tokenizer | EncodingBackend]
     usual_frame: Callable[[Tokenizer, TokenizerOptions], Frame]
     masks_take_blanks: bool = True
     """Whether blanks before a mask belong to it, as in tokenizers with blanks in their pieces."""
@@ -76,7 +76,7 @@ UNUSUAL = "\u16a0\u16b1 \U00012000 a"
 # --- one file with everything ----------------------------------------------------------------------------------------
 
 
-def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> Read:
+def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> EncodingBackend:
     [path] = paths
     refuse_large(path)
     refuse_damaged_tables(path)
@@ -93,7 +93,7 @@ def _read_tokenizer_json(paths: Sequence[Path], options: TokenizerOptions) -> Re
         _follow_settings(backend, options.settings)
     if options.lowercase is not None:
         _set_lowercase(backend, options.lowercase, path)
-    return Read(backend, encoder_from(backend, options.settings, path))
+    return EncodingBackend(backend, encoder_from(backend, options.settings, path))
 
 
 GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -257,7 +257,7 @@ def _frame_of_bpe(backend: Tokenizer, options: TokenizerOptions) -> Frame:
 # --- SentencePiece ---------------------------------------------------------------------------------------------------
 
 
-def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> Read:
+def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> EncodingBackend:
     """The file of ALBERT, XLNet or T5; its pieces show which one it is."""
     model = sentencepiece.read_model(paths[0])
     texts = {piece.text for piece in model.pieces}
@@ -276,7 +276,7 @@ def _read_sentencepiece(paths: Sequence[Path], options: TokenizerOptions) -> Rea
     return _marked(model, before)
 
 
-def _read_xlm_roberta(paths: Sequence[Path], options: TokenizerOptions) -> Read:
+def _read_xlm_roberta(paths: Sequence[Path], options: TokenizerOptions) -> EncodingBackend:
     """XLM-R's file has SentencePiece's specials; its ids are fairseq's, which are one higher."""
     model = sentencepiece.read_model(paths[0])
     if [piece.text for piece in model.pieces[:3]] != ["<unk>", "<s>", "</s>"]:
@@ -298,12 +298,13 @@ def _control(text: str) -> Piece:
     return Piece(text, 0.0, Kind.CONTROL)
 
 
-def _marked(model: sentencepiece.SentencePieceModel, cleaning: Sequence[Any] = ()) -> Read:
-    """The tokenizer with its control pieces marked as special; masks are marked later, since they may take blanks."""
+def _marked(model: sentencepiece.SentencePieceModel, cleaning: Sequence[Any] = ()) -> EncodingBackend:
+    """A tokenizer whose control pieces are marked as special; masks are marked later, since they may take blanks."""
     backend = sentencepiece.backend(model, cleaning)
     names = [piece.text for piece in model.pieces if piece.kind == Kind.CONTROL and "mask" not in piece.text.lower()]
     backend.add_special_tokens(names)
-    return Read(backend, SentencePieceEncoder(model, normalizers.Sequence(list(cleaning)) if cleaning else None))
+    normalizer = normalizers.Sequence(list(cleaning)) if cleaning else None
+    return EncodingBackend(backend, SentencePieceEncoder(model, normalizer))
 
 
 def _frame_of_sentencepiece(backend: Tokenizer, options: TokenizerOptions) -> Frame:
@@ -344,7 +345,7 @@ def load_tokenizer(
         settings=_settings(place), lowercase=lowercase, frame=frame if isinstance(frame, str) else None
     )
     read = layout.read([place / name for name in layout.files], options)
-    backend, encoder = read if isinstance(read, Read) else (read, None)
+    backend, encoder = read if isinstance(read, EncodingBackend) else (read, None)
     if isinstance(frame, Frame):
         chosen, specials = frame, dict(frame.specials)
     else:
