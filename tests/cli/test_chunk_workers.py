@@ -141,8 +141,8 @@ def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
     [
         (["--ray", "head"], "host:port.*Got 'head'"),
         (["--ray", "A [vase]."], r"host:port.*Got 'A \[vase\]\.'"),
-        (["--ray", "local:0"], "'local:0' is no number of workers"),
-        (["--ray", "local:"], "'local:' is no number of workers"),
+        (["--ray", "local:0"], "'local:0' has no valid number of workers"),
+        (["--ray", "local:"], "'local:' has no valid number of workers"),
         (["--ray", "127.0.0.1:1"], "no cluster of Ray at 127.0.0.1:1 .*Connection refused.*ray start --head"),
         (["--ray", "ray://127.0.0.1:1"], "no cluster of Ray"),
         (["--ray", "local", "--device", "cuda:1"], "GPU of its own"),

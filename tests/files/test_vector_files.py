@@ -240,7 +240,7 @@ def test_files_that_are_no_vectors_are_refused(tmp_path: Path, suffix: str) -> N
     with pytest.raises(InputError, match="no file"):
         read_vectors(path)
     path.write_bytes(b"something else")
-    with pytest.raises(InputError, match=r"cannot be read as .* \(.*[^.]\)\. Is it whole"):
+    with pytest.raises(InputError, match=r"cannot be read as .* \(.*[^.]\)\. Check that it is complete"):
         read_vectors(path)
     SOMETHING_ELSE[suffix](path)
     with pytest.raises(InputError, match="not written by polyseme"):

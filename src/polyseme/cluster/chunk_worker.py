@@ -18,11 +18,11 @@ from polyseme.files.rows import Row
 from polyseme.files.unfinished_folder import SETTINGS
 
 NOT_SHARED = ("input",)
-"""Settings that a worker does not know: it is given rows."""
+"""Settings that a worker does not have, since it gets rows."""
 
 
 class ChunkWorker:
-    """Has the job once it is prepared; a process runs one call after another."""
+    """An actor of Ray: it makes the job in `prepare`, and then stores chunks, one call after another."""
 
     def __init__(self) -> None:
         self._job: Job[Any, Any]
@@ -33,7 +33,7 @@ class ChunkWorker:
         return socket.gethostname()
 
     def prepare(self, make_job: Callable[[], Job[Any, Any]], started_in: str) -> dict[str, Any]:
-        """Make the job, where relative paths mean what they do for the user; its settings."""
+        """Make the job, in the user's folder so that relative paths mean the same; returns its settings."""
         with contextlib.suppress(OSError):  # the folder is not there: a model by a relative path is then refused
             os.chdir(started_in)
         self._job = make_job()
@@ -43,9 +43,9 @@ class ChunkWorker:
     def store(
         self, number: int, first: int, rows: Sequence[Row], digest: str, folder: Path, record: bytes
     ) -> tuple[ChunkRecord, list[str]]:
-        """Compute a chunk and store it; its record, and what was reported meanwhile.
+        """Compute and store a chunk; returns its record, and the warnings.
 
-        `record` is the content of the folder's own record, by which the worker knows that it is the same folder.
+        `record` is the content of the folder's own record, which shows the worker that it has the same folder.
         """
         _check_shared(folder, record)
         chunk: Chunk[Any] = Chunk(number, first, list(rows), 0, digest=digest)
@@ -57,7 +57,7 @@ class ChunkWorker:
 
 
 def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that all processes of a job must have alike, as JSON has them."""
+    """The settings that must be equal in all processes of a job, as JSON values."""
     shared = {name: value for name, value in settings.items() if name not in NOT_SHARED}
     content: dict[str, Any] = json.loads(json.dumps(shared, default=str))
     return content
@@ -70,6 +70,6 @@ def _check_shared(folder: Path, record: bytes) -> None:
         same = False
     if not same:
         raise OutputError(
-            f"{folder} is not here, or is another folder than where the command was started. Workers write into the "
-            "folder of the output: choose one that all machines share."
+            f"{folder} is not here, or is not the folder of the machine where the command was started. Workers write "
+            "into the folder of the output: choose one that all machines share."
         )

@@ -1,4 +1,4 @@
-"""A cluster of Ray: whether it is there, how to join it, and whether its machines have what results depend on."""
+"""A cluster of Ray: check that it can be reached, connect, and compare the packages of its machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OBJECT_STORE = 256 << 20
 
 
 def check_cluster(address: str, output: object) -> None:
-    """Refuse, before any work, a cluster that cannot be, or is not there."""
+    """Refuse, before any work, an invalid address, or a cluster that cannot be reached."""
     if output is None:
         raise OptionError("Workers of Ray write into a file. Name it with --output (output=…).")
     if n_local_workers(address) is None and address != "auto":
@@ -54,7 +54,7 @@ def _check_reachable(address: str) -> None:
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Ray, connected to a cluster, or to one that is started here and ends with the block."""
+    """Ray, connected to a cluster; a local cluster is started here, and ends with the block."""
     ray = require("ray", extra="ray")
     if ray.is_initialized():
         yield ray
@@ -80,7 +80,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _init(ray: Any, address: str, options: dict[str, Any]) -> None:
-    """Connect. Ray gives a cluster that it starts itself 30 seconds, also on a busy machine: then it is tried again."""
+    """Connect. Ray gives a local cluster 30 seconds to start, too few on a busy machine: the start is then repeated."""
     until = time.monotonic() + SECONDS_TO_START
     while True:
         try:
@@ -95,7 +95,7 @@ def _init(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 @contextmanager
 def _without_reports() -> Iterator[None]:
-    """Keep what Ray prints of workers that end from standard output: polyseme reports it. A later Ray may print it."""
+    """Keep Ray's messages on ended workers from standard output, by a private setting of Ray: polyseme reports them."""
     module = optional("ray._private.worker")
     before = getattr(module, "_worker_logs_enabled", None)
     if before is None:
@@ -109,7 +109,7 @@ def _without_reports() -> Iterator[None]:
 
 
 def check_nodes(ray: Any) -> None:
-    """Refuse machines without polyseme, or with another one."""
+    """Refuse machines without polyseme, or with another version of it or of torch."""
     ray.cloudpickle.register_pickle_by_value(node_probe)
     by_id = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     probe = ray.remote(node_probe.describe_node)
@@ -164,17 +164,19 @@ def n_local_workers(address: str) -> int | None:
     if not number and ":" not in address:
         return os.cpu_count() or 1
     if not number.isdecimal() or int(number) < 1:
-        raise OptionError(f"{address!r} is no number of workers on this machine: write local:2, or local for all.")
+        raise OptionError(
+            f"{address!r} has no valid number of workers. Write local:2, or local for one worker per core."
+        )
     return int(number)
 
 
 def _not_there(address: str, problem: str) -> ClusterError:
     reason = shortened(problem, 300)
     if n_local_workers(address) is not None:
-        return ClusterError(f"Ray does not start on this machine ({reason}). See what it reports: ray start --head")
+        return ClusterError(f"Ray does not start on this machine ({reason}). See its own report with: ray start --head")
     return ClusterError(
         f"There is no cluster of Ray at {address} that this process can join ({reason}). Start one with "
-        "`ray start --head`, and take its address; or take local, for workers on this machine."
+        "`ray start --head`, and use its address; or use local, for workers on this machine."
     )
 
 

@@ -1,8 +1,8 @@
-"""Chunks on the workers of a Ray cluster: each is computed and stored once, whatever becomes of a worker.
+"""Chunks on the workers of a Ray cluster: each is computed and stored once, even if a worker ends.
 
-The process that is started reads the rows, cuts the same chunks as it would by itself, and puts the output together. A
-worker computes a chunk and stores it, whole or not at all, beside the output. Chunks of a worker that ends go to
-another. Plain actors are enough for that: Ray Data keeps neither the order of rows nor what an earlier run has done.
+The process of the command reads the rows, cuts the same chunks as it would without a cluster, and assembles the output.
+A worker computes a chunk and stores it beside the output, complete or not at all. If a worker ends, another one takes
+its chunks. Plain actors do this; Ray Data would keep neither the order of rows nor the chunks of an earlier run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from polyseme.files.unfinished_folder import SETTINGS
 QUEUED = 2
 """Chunks that a worker has at a time: one that it computes, and the next."""
 MOST_DEATHS = 3
-"""Workers that may end over one chunk; then it is the chunk's fault, or the model is too large for the machines."""
+"""Workers that may end over one chunk; after that the chunk is at fault, or the model is too large for the machines."""
 SECONDS_TO_END = 10.0
 
 
@@ -42,7 +42,7 @@ class RayWorkers:
     def store(
         self, chunks: Generator[Chunk[Any], None, None], folder: Path, settings: Mapping[str, Any]
     ) -> Generator[Chunk[Any], None, None]:
-        """The chunks in their order, those stored that had no record."""
+        """The chunks in their order, after those without a record were computed and stored."""
         with closing(chunks), connected(self._address) as ray:
             check_nodes(ray)
             pool = _Pool(ray, self._make_job, self._on_gpu, folder, comparable(settings))
@@ -56,11 +56,11 @@ class RayWorkers:
 @dataclass
 class _Worker:
     actor: Any
-    begun: Any
-    """The reference of the machine's name, which its process tells first."""
+    host_reference: Any
+    """Ray's reference of the machine's name, the first result of a worker's process."""
     host: str = "a machine of the cluster"
     chunks: dict[Any, Chunk[Any]] = field(default_factory=dict)
-    """What it was given, by the references of the results, in that order."""
+    """The chunks that it has to store, by the references of their results, in order."""
 
 
 class _Pool:
@@ -77,13 +77,13 @@ class _Pool:
         self._settings = settings
         self._workers: list[_Worker] = []
         self._starting: dict[Any, _Worker] = {}
-        """Those that load their model, by the references of what they have loaded."""
+        """Workers that are loading their model, by the references of the jobs' settings."""
         self._last_end = ""
         self._deaths: Counter[int] = Counter()
         self._reported: set[str] = set()
 
     def start(self) -> None:
-        """One worker for each processor or GPU that is free; work begins when they are ready."""
+        """Start one worker for each free processor or GPU, and wait until they are ready."""
         n_workers = int(self._ray.available_resources().get(self._kind, 0))
         if not n_workers:
             raise ClusterError(f"The cluster has no {self._kind} that is free. Wait for one, or add a machine.")
@@ -97,43 +97,43 @@ class _Pool:
         self._starting[actor.prepare.remote(self._make_job, os.getcwd())] = worker  # noqa: PTH109
 
     def _await_workers(self, *, all_of_them: bool) -> None:
-        """Wait until one is ready, or all are; those whose process has not begun in time are left out."""
+        """Wait until one worker is ready, or all are; workers whose process does not begin in time are dropped."""
         until = time.monotonic() + SECONDS_TO_START
         while self._starting and (all_of_them or not self._workers):
             ready, _ = self._ray.wait(list(self._starting), num_returns=1, timeout=1.0)
             for each in ready:
                 self._join(each)
             if time.monotonic() > until:
-                self._leave_out_late_ones()
+                self._drop_late_workers()
         if not self._workers:
-            reason = self._last_end or f"none had begun after {SECONDS_TO_START:.0f} seconds."
+            reason = self._last_end or f"none started within {SECONDS_TO_START:.0f} seconds."
             raise ClusterError(
-                f"No worker of the cluster is ready: {reason} A worker that ends most often has too little memory: "
-                "each has a model of its own. The machines are shown by: ray status"
+                f"No worker of the cluster is ready: {reason} The usual cause is too little memory, since each worker "
+                "has its own model. Look at the machines with: ray status"
             )
 
     def _join(self, started: Any) -> None:
-        """A worker that was starting is ready, or has ended."""
+        """Take up a worker that is ready, or report that it has ended."""
         worker = self._starting[started]
         try:
-            worker.host = self._result(worker.begun, worker.host)
+            worker.host = self._result(worker.host_reference, worker.host)
             settings = self._result(started, worker.host)
         except _WorkerEndedError as ended:
             del self._starting[started]
             self._last_end = str(ended)
-            _report(f"A worker on {worker.host} has ended while it loaded the model.")
+            _report(f"A worker on {worker.host} ended while it loaded the model.")
             return
         self._check_same(worker.host, settings)
         self._workers.append(self._starting.pop(started))
 
-    def _leave_out_late_ones(self) -> None:
-        """A process that has begun may take its time to load the model; one that has not may have no machine."""
+    def _drop_late_workers(self) -> None:
+        """Drop workers without a process, which may have no machine. Loading a model may take longer."""
         for started, worker in list(self._starting.items()):
-            begun, _ = self._ray.wait([worker.begun], timeout=0)
-            if not begun:
+            hosts, _ = self._ray.wait([worker.host_reference], timeout=0)
+            if not hosts:
                 self._ray.kill(worker.actor)
                 del self._starting[started]
-                _report(f"A worker had not begun after {SECONDS_TO_START:.0f} seconds and is left out.")
+                _report(f"A worker did not start within {SECONDS_TO_START:.0f} seconds and is left out.")
 
     def _check_same(self, host: str, settings: Mapping[str, Any]) -> None:
         own = self._settings
@@ -152,31 +152,31 @@ class _Pool:
         """The chunks in their order."""
         done: dict[int, Chunk[Any]] = {}
         following = 0
-        for chunk in _then_none(chunks):
+        for chunk in _with_end(chunks):
             if chunk is None:
                 while any(worker.chunks for worker in self._workers):
                     self._collect(done)
             elif chunk.record is not None:
                 done[chunk.number] = chunk
             else:
-                while len((worker := self._least()).chunks) >= QUEUED:
+                while len((worker := self._least_busy()).chunks) >= QUEUED:
                     self._collect(done)
-                self._give(worker, chunk)
+                self._assign(worker, chunk)
             while following in done:
                 yield done.pop(following)
                 following += 1
 
-    def _least(self) -> _Worker:
+    def _least_busy(self) -> _Worker:
         return min(self._workers, key=lambda worker: len(worker.chunks))
 
-    def _give(self, worker: _Worker, chunk: Chunk[Any]) -> None:
+    def _assign(self, worker: _Worker, chunk: Chunk[Any]) -> None:
         result = worker.actor.store.remote(
             chunk.number, chunk.first, chunk.rows, chunk.digest, self._folder, self._record
         )
         worker.chunks[result] = chunk
 
     def _collect(self, done: dict[int, Chunk[Any]]) -> None:
-        """Wait a while for the next chunk that is stored, or for a worker that takes the place of another."""
+        """Wait up to a second for the next stored chunk, or for a worker that replaces another."""
         by_result = {result: worker for worker in self._workers for result in worker.chunks}
         ready, _ = self._ray.wait([*by_result, *self._starting], num_returns=1, timeout=1.0)
         for result in ready:
@@ -198,7 +198,7 @@ class _Pool:
                     _report(message)
 
     def _result(self, result: Any, host: str) -> Any:
-        """What a call came to. What polyseme refuses there is refused here."""
+        """The result of a call. An error that polyseme raised on the worker is raised here."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(result)
@@ -211,7 +211,7 @@ class _Pool:
             raise _WorkerEndedError(str(error).partition("\n")[0]) from None
 
     def _replace(self, worker: _Worker, reason: str) -> None:
-        """A worker has ended: its chunks go to those that are there, and another joins them where there is room."""
+        """Assign the chunks of a worker that has ended to the others, and start a new worker if there is room."""
         self._workers.remove(worker)
         self._ray.kill(worker.actor)
         lost = list(worker.chunks.values())
@@ -228,7 +228,7 @@ class _Pool:
         self._begin()
         self._await_workers(all_of_them=False)
         for chunk in lost:
-            self._give(self._least(), chunk)
+            self._assign(self._least_busy(), chunk)
 
     def end(self) -> None:
         """End the workers, and wait until none of them writes any more."""
@@ -247,6 +247,6 @@ def _report(message: str) -> None:
     warnings.warn(message, PolysemeWarning, stacklevel=2)
 
 
-def _then_none(chunks: Iterator[Chunk[Any]]) -> Iterator[Chunk[Any] | None]:
+def _with_end(chunks: Iterator[Chunk[Any]]) -> Iterator[Chunk[Any] | None]:
     yield from chunks
     yield None

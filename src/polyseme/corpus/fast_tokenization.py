@@ -83,7 +83,7 @@ class Speller:
         backend = tokenizer.backend
         self._backend = backend
         self._encoder = CachedEncoder(backend, tokenizer.specials, tokenizer.sentencepiece)
-        self._reads_together = tokenizer.sentencepiece is None
+        self._encodes_jointly = tokenizer.sentencepiece is None
         """Whether many types are encoded at once, as one text."""
         self._cuts = self._encoder.can_be_cut and not getattr(backend.model, "dropout", None)
         self._cuts_lines = self._cuts and can_be_cut_at_lines(backend)
@@ -293,13 +293,13 @@ class Speller:
         text = "".join(keys)
         lengths = np.fromiter(map(len, keys), np.int64, len(keys))
         ends = np.cumsum(lengths)
-        read = self._read_together(text) if self._reads_together else None
-        if read is None:
+        joint = self._encode_jointly(text) if self._encodes_jointly else None
+        if joint is None:
             ids64, spans, counts = self._encoder.encode(keys)
             ids, owners = ids64.astype(np.uint32), np.repeat(np.arange(len(keys)), counts)
             spans = spans + (ends - lengths)[owners][:, None]
         else:
-            ids, spans = read
+            ids, spans = joint
             owners = np.searchsorted(ends, np.maximum.accumulate(spans[:, 1]), side="left")
         if plain:
             starts, sentences = np.diff(owners, prepend=-1) != 0, np.zeros(len(ids), np.bool_)
@@ -307,8 +307,8 @@ class Speller:
             starts, sentences = _word_starts(text, spans), _inner_sentences(keys, spans)
         return np.array(numbers, np.int64)[owners], ids, starts, sentences
 
-    def _read_together(self, text: str) -> tuple[NDArray[np.uint32], Ints] | None:
-        """The pieces of many types in one text, and their spans; None if it spells out a special piece."""
+    def _encode_jointly(self, text: str) -> tuple[NDArray[np.uint32], Ints] | None:
+        """The pieces of a text of many types, and their spans; None if it spells out a special piece."""
         encoding = self._backend.encode(text, add_special_tokens=False)
         ids = np.array(encoding.ids, np.uint32)
         return None if self._is_literal(ids, text) else (ids, _flat_pairs(encoding.offsets))

@@ -34,7 +34,7 @@ from polyseme.text.tokenizer_files import load_tokenizer
 Task = TypeVar("Task")
 
 MOST_WORKERS = 1024
-"""More are a slip of the pen: each is a process with a tokenizer."""
+"""More are surely a mistake: each worker is a process with its own tokenizer."""
 _AHEAD = 2
 """Tasks per worker that are running or waiting, so that none is idle and memory stays bounded."""
 _START = "import sys; sys.path[:] = {path!r}; from polyseme.corpus.worker_processes import serve; serve()"
@@ -151,7 +151,7 @@ def in_order(
     def run(load: Load) -> Worked:
         try:
             worker = idle.get_nowait()
-        except queue.Empty:  # begins when there is work for it: at most as many as there are threads
+        except queue.Empty:  # a worker starts when there is work for it, so there are at most as many as threads
             worker = _Worker(settings)
             workers.append(worker)
         try:

@@ -1,7 +1,7 @@
-"""Free memory that the C library keeps, returned to the operating system.
+"""Free memory of the C library, returned to the operating system.
 
-Chunks of many sizes, computed by several threads, leave glibc's heaps full of holes, which it fills again but does not
-return: a process over millions of rows would come to hold twice the memory that it uses.
+Chunks of many sizes, computed by several threads, leave holes in glibc's heaps, which it reuses but does not return:
+over millions of rows a process would hold twice the memory that it uses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 @functools.cache
 def _trim() -> Callable[[int], object]:
-    """`malloc_trim` of glibc; nothing where the C library is another one."""
+    """`malloc_trim` of glibc; a function without effect for other C libraries."""
     try:
         return ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
@@ -21,5 +21,5 @@ def _trim() -> Callable[[int], object]:
 
 
 def return_unused_memory() -> None:
-    """Return what is free. It takes milliseconds, so once per chunk is right and once per batch is not."""
+    """Return free memory. This takes milliseconds: call it once per chunk, not once per batch."""
     _trim()(0)

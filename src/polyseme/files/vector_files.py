@@ -80,10 +80,10 @@ def provenance_to_json(provenance: Provenance) -> str:
 
 
 def unreadable(name: str, format: str, error: Exception) -> InputError:
-    """Refuse a file that its library cannot read."""
+    """The error for a file that its library cannot read."""
     reason = str(error).rstrip(".")
     return InputError(
-        f"{name} cannot be read as {format} ({reason}). Is it whole, and is its ending that of its format?"
+        f"{name} cannot be read as {format} ({reason}). Check that it is complete, and has the suffix of its format."
     )
 
 
