@@ -7,7 +7,7 @@ import pytest
 from polyseme.datasets.named_benchmarks import BENCHMARKS
 from polyseme.errors import OptionError
 from polyseme.metrics.task_metrics import METRICS
-from polyseme.papers import MARK, beside, figures_of, list_tables, mean_over, read_table, table_names
+from polyseme.papers import MARK, benchmark_figures, figures_of, list_tables, mean_of_tasks, read_table, table_names
 from polyseme.papers.figures import tables
 
 FIVE = (("cola", "matthews"), ("sst2", "accuracy"), ("mrpc", "f1"), ("stsb", "spearman"), ("rte", "accuracy"))
@@ -43,18 +43,18 @@ def test_what_results_are_compared_with_is_of_known_tasks_and_metrics() -> None:
 
 @pytest.mark.parametrize(("system", "mean"), [("ELMo", 68.3), ("GPT", 71.0), ("BERT-base", 77.3)])
 def test_the_means_over_five_tasks(system: str, mean: float) -> None:
-    found = mean_over(system, FIVE)
+    found = mean_of_tasks(system, FIVE)
     assert found is not None
     assert round(found, 1) == mean
-    assert mean_over(system, FIVE, split="dev") is None
+    assert mean_of_tasks(system, FIVE, split="dev") is None
 
 
 def test_figures_beside_a_result_are_of_whole_systems_and_one_split() -> None:
-    of_test = {figure.system: figure.value for figure in beside("sst2", "accuracy", split="test")}
+    of_test = {figure.system: figure.value for figure in benchmark_figures("sst2", "accuracy", split="test")}
     assert of_test["ELMo"] == 90.4
     assert of_test["BERT-base"] == 93.5
     assert "no next sentence" not in of_test  # of an ablation
-    both = beside("sst2", "accuracy")
+    both = benchmark_figures("sst2", "accuracy")
     assert {figure.split for figure in both} == {"dev", "test"}
     assert both[0].source == "Devlin et al. 2019, Table 1"
 

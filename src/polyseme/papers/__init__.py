@@ -1,23 +1,24 @@
-"""The papers' tables as data: every figure with its system, task, metric and split, and where it was found.
+"""The papers' tables as data: every figure with its system, task, metric, split and source.
 
-`tables/*.json` are the data, a file per kind of table, and `papers.json` the papers. Where two sources disagree, both
-stand. A figure that was found in a source says which; one from memory has none, and is shown with a mark.
+`tables/*.json` are the data, one file per kind of table, and `papers.json` the papers. If two sources disagree, both
+figures are kept. A figure that was found in a source names it; a figure from memory names none, and is shown with a
+mark.
 """
 
 from __future__ import annotations
 
-from polyseme.papers.figures import Figure, beside, figures_of, mean_over, table_names
-from polyseme.papers.published_table import MARK, PublishedTable, head_of, list_tables, read_table
+from polyseme.papers.figures import Figure, benchmark_figures, figures_of, mean_of_tasks, table_names
+from polyseme.papers.published_table import MARK, PublishedTable, column_head, list_tables, read_table
 
 __all__ = [
     "MARK",
     "Figure",
     "PublishedTable",
-    "beside",
+    "benchmark_figures",
+    "column_head",
     "figures_of",
-    "head_of",
     "list_tables",
-    "mean_over",
+    "mean_of_tasks",
     "read_table",
     "table_names",
 ]

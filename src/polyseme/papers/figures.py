@@ -1,7 +1,7 @@
 """The figures of the tables: one record each, read from the files.
 
-A file has tables, a table has blocks. A block is what one source says: columns (`task: metric`, or a metric alone) and
-a row per system. A cell is a number, null, or an object with the number and what is particular to it.
+A file has tables, a table has blocks. A block holds the figures of one source: columns (`task: metric`, or a metric
+alone) and a row per system. A cell is a number, null, or an object with the number and fields of `Figure` of its own.
 """
 
 from __future__ import annotations
@@ -15,52 +15,54 @@ from statistics import fmean
 from typing import Any
 
 HERE = Path(__file__).parent
+FILES = ("scores", "ablations", "language_models", "inside", "costs", "sizes", "family_tree")
+"""The files of tables, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of a paper, or of someone who repeats it."""
+    """A figure of a paper, or of another source that repeats it."""
 
     table: str
     system: str
     task: str
-    """Empty where the figure is of the system itself: its parameters, what it cost."""
+    """Empty for figures of the system itself, such as its parameters or its cost."""
     metric: str
     """Of scores, as `metrics.task_metrics.METRICS` names it; "average" for a mean that the paper gives."""
     value: float
     """As printed; scores are in percent."""
     unit: str = ""
-    """What is counted, where the metric does not say it: "TPU v3 chips"."""
+    """The unit, if the metric does not imply it: "TPU v3 chips"."""
     split: str = ""
     paper: str
-    """In short: authors and year."""
+    """Authors and year."""
     year: int
     venue: str
     place: str = ""
-    """Where in the paper: "Table 1"; empty: not known."""
+    """Place in the paper, such as "Table 1"; empty: unknown."""
     checked: str
-    """In which kind of source the value was found, and which: "readme: google-research/bert"; empty: in none."""
+    """Kind and name of the source in which the value was found: "readme: google-research/bert"; empty: in none."""
     counted: bool = False
-    """Whether it is a count of our own."""
+    """Whether polyseme counted it."""
     note: str = ""
 
     @property
     def source(self) -> str:
-        """The source in words: `Devlin et al. 2019, Table 1`."""
+        """Paper and place: `Devlin et al. 2019, Table 1`."""
         return f"{self.paper}, {self.place}" if self.place else self.paper
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableData:
-    """A table as its file has it."""
+    """A table of a file."""
 
     name: str
     title: str
     description: str
     for_benchmarks: bool
-    """Whether its figures are those of whole systems, which results of the same benchmark are compared with."""
+    """Whether its figures are those of whole systems, for comparison with results of the same benchmark."""
     systems: Mapping[str, Mapping[str, Any]]
-    """What is known of systems besides figures: their dates, families, parents."""
+    """Facts about systems besides figures: dates, families, parents."""
     figures: tuple[Figure, ...]
     columns: tuple[tuple[str, str], ...]
     """Tasks and metrics in their order."""
@@ -83,9 +85,6 @@ def tables() -> Mapping[str, TableData]:
         for file in FILES
         for each in json.loads((HERE / "tables" / f"{file}.json").read_text(encoding="utf-8"))["tables"]
     }
-
-
-FILES = ("scores", "ablations", "language_models", "inside", "costs", "sizes", "family_tree")
 
 
 def table_names() -> tuple[str, ...]:
@@ -117,10 +116,10 @@ def _column(name: str) -> tuple[str, str]:
     return task, metric
 
 
-# --- to compare with --------------------------------------------------------------------------------------------------
+# --- figures for benchmarks -------------------------------------------------------------------------------------------
 
 
-def beside(task: str, metric: str, *, split: str | None = None) -> list[Figure]:
+def benchmark_figures(task: str, metric: str, *, split: str | None = None) -> list[Figure]:
     """The figures of whole systems for a task by one metric, of one split or of all."""
     return [
         figure
@@ -131,7 +130,10 @@ def beside(task: str, metric: str, *, split: str | None = None) -> list[Figure]:
     ]
 
 
-def mean_over(system: str, tasks: Sequence[tuple[str, str]], *, split: str = "test") -> float | None:
+def mean_of_tasks(system: str, tasks: Sequence[tuple[str, str]], *, split: str = "test") -> float | None:
     """The mean of a system's figures over (task, metric); None if one is missing."""
-    figures = [[each for each in beside(task, metric, split=split) if each.system == system] for task, metric in tasks]
+    figures = [
+        [each for each in benchmark_figures(task, metric, split=split) if each.system == system]
+        for task, metric in tasks
+    ]
     return fmean(of_task[0].value for of_task in figures) if figures and all(figures) else None

@@ -1,4 +1,4 @@
-"""A published table as users get it: figures to filter, as records for pandas, as rows for people."""
+"""A published table: select systems, get records for pandas, show it, write it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyseme.papers.figures import Figure, TableData, tables
 from polyseme.result_tables import ResultList, ShownAsTable, Table
 
 MARK = "?"
-"""Behind a figure that was found in no source."""
+"""Marks a figure that was found in no source."""
 SHORT = {
     "accuracy": "acc",
     "matthews": "mcc",
@@ -30,7 +30,7 @@ SHORT = {
     "uas": "UAS",
     "flops": "FLOPs",
 }
-"""Metrics as the heads of columns have them."""
+"""Short names of metrics, for the heads of columns."""
 
 
 class Part(NamedTuple):
@@ -50,7 +50,7 @@ class PublishedTable(ShownAsTable):
     description: str
     figures: tuple[Figure, ...]
     systems: Mapping[str, Mapping[str, Any]]
-    """What is known of systems besides figures: dates, families, parents."""
+    """Facts about systems besides figures: dates, families, parents."""
     columns: tuple[tuple[str, str], ...]
     """Tasks and metrics in their order."""
     notes: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class PublishedTable(ShownAsTable):
         return sum(bool(figure.checked) and not figure.counted for figure in self.figures)
 
     def only(self, systems: str | Sequence[str]) -> PublishedTable:
-        """The figures of systems whose names contain one of these texts, in whatever case."""
+        """The table of those systems whose names contain one of these strings, in any case."""
         parts = [systems] if isinstance(systems, str) else list(systems)
         known = dict.fromkeys(figure.system for figure in self.figures)
         chosen = {name for name in known if any(each.casefold() in name.casefold() for each in parts)}
@@ -78,15 +78,15 @@ class PublishedTable(ShownAsTable):
         return replace(self, figures=tuple(figure for figure in self.figures if figure.system in chosen))
 
     def with_figures(self, figures: Iterable[Figure], *notes: str) -> PublishedTable:
-        """The same table with further figures behind its own."""
+        """The table with additional figures and notes."""
         both = (*self.figures, *figures)
         columns = tuple(dict.fromkeys((*self.columns, *((each.task, each.metric) for each in both))))
         return replace(self, figures=both, columns=columns, notes=(*self.notes, *notes))
 
-    # --- what is shown ------------------------------------------------------------------------------------------------
+    # --- display ------------------------------------------------------------------------------------------------------
 
     def parts(self) -> list[Part]:
-        """The table as people read it: a part per split, a row per system, a column per task and metric."""
+        """The table as text: a part per split, a row per system, a column per task and metric."""
         parts = []
         for split in dict.fromkeys(figure.split for figure in self.figures):
             figures = [figure for figure in self.figures if figure.split == split]
@@ -96,12 +96,12 @@ class PublishedTable(ShownAsTable):
             for system in dict.fromkeys(figure.system for figure in figures):
                 own = [figure for figure in figures if figure.system == system]
                 cells = [[each for each in own if (each.task, each.metric) == column] for column in columns]
-                rows.append((system, *map(spelled_cell, cells)))
-            parts.append(Part(split, ("system", *(head_of(*column) for column in columns)), rows))
+                rows.append((system, *map(cell_text, cells)))
+            parts.append(Part(split, ("system", *(column_head(*column) for column in columns)), rows))
         return parts
 
     def lines(self) -> list[str]:
-        """What must be known to read it: sources, notes and marks."""
+        """Description, notes and sources, and the meaning of the mark."""
         lines = [self.description] if self.description else []
         lines += list(self.notes)
         by_source: dict[tuple[str, str], list[str]] = {}
@@ -125,19 +125,19 @@ class PublishedTable(ShownAsTable):
         return Table(title=title, header=header, rows=short.rows, note=f"{self.summary()}{more}")
 
     def summary(self) -> str:
-        """How many figures there are, and how many of them were found in a source."""
+        """The number of figures, and how many of them were found in a source."""
         n_counted = sum(figure.counted for figure in self.figures)
         counted = f" {n_counted:,} more are counted here." if n_counted else ""
         return f"{len(self.figures) - n_counted:,} figures, {self.n_checked:,} of them found in a source.{counted}"
 
-    # --- what is written ----------------------------------------------------------------------------------------------
+    # --- formats ------------------------------------------------------------------------------------------------------
 
     def records(self) -> list[dict[str, Any]]:
         """One mapping per figure, all with the same names."""
         return [asdict(figure) for figure in self.figures]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON takes it."""
+        """The whole table as JSON values."""
         return {
             "table": self.name,
             "title": self.title,
@@ -160,7 +160,7 @@ class PublishedTable(ShownAsTable):
         return written.getvalue()
 
     def markdown(self) -> str:
-        """The text of a Markdown file: the parts, and what must be known to read them."""
+        """The text of a Markdown file: the parts, then description, notes and sources."""
         parts = []
         for part in self.parts():
             lines = [part.header, ("---",) * len(part.header), *part.rows]
@@ -169,32 +169,32 @@ class PublishedTable(ShownAsTable):
         return "\n\n".join([f"# {self.title}", *parts, self.summary(), *self.lines()]) + "\n"
 
 
-def head_of(task: str, metric: str) -> str:
-    """A task and a metric as the head of a column has them."""
+def column_head(task: str, metric: str) -> str:
+    """The head of the column of a task and a metric."""
     return f"{task} {SHORT.get(metric, metric)}".strip()
 
 
-def spelled_cell(figures: Sequence[Figure]) -> str:
-    """What all sources say in one cell, different values side by side.
+def cell_text(figures: Sequence[Figure]) -> str:
+    """The values of all sources in one cell, different ones side by side.
 
     >>> of = {"table": "t", "system": "s", "task": "", "metric": "m", "paper": "p", "year": 2019, "venue": "v"}
-    >>> spelled_cell([Figure(value=41.8, checked="paper", **of), Figure(value=41.0, checked="", **of)])
+    >>> cell_text([Figure(value=41.8, checked="paper", **of), Figure(value=41.0, checked="", **of)])
     '41.8 / 41.0?'
-    >>> spelled_cell([Figure(value=1995, checked="", **{**of, "metric": "year"})])
+    >>> cell_text([Figure(value=1995, checked="", **{**of, "metric": "year"})])
     '1995?'
     """
-    spelled: dict[str, bool] = {}
+    texts: dict[str, bool] = {}
     for figure in figures:
-        number = str(round(figure.value)) if figure.metric == "year" else spelled_number(figure.value)
+        number = str(round(figure.value)) if figure.metric == "year" else number_text(figure.value)
         text = f"{number} {figure.unit}".rstrip()
-        spelled[text] = spelled.get(text, False) or bool(figure.checked) or figure.counted
-    return " / ".join(text if checked else f"{text}{MARK}" for text, checked in spelled.items())
+        texts[text] = texts.get(text, False) or bool(figure.checked) or figure.counted
+    return " / ".join(text if checked else f"{text}{MARK}" for text, checked in texts.items())
 
 
-def spelled_number(value: float) -> str:
-    """A number as a table has it.
+def number_text(value: float) -> str:
+    """A number as tables show it.
 
-    >>> [spelled_number(each) for each in (91.0, 8.63, 12, 14e6, 768648884, 1.9e20, 626155, 6e-5)]
+    >>> [number_text(each) for each in (91.0, 8.63, 12, 14e6, 768648884, 1.9e20, 626155, 6e-5)]
     ['91.0', '8.63', '12', '14M', '768.6M', '1.9e20', '626,155', '6e-05']
     """
     if abs(value) >= 1e13:

@@ -1,4 +1,4 @@
-"""A family tree with years across: every node in a row of its own, below what it mainly comes from; an SVG file."""
+"""A family tree over years: every node has a row of its own, below its first parent; an SVG file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLE = """
 
 
 class TreeNode(NamedTuple):
-    """A node, its year, and what it comes from: mainly the first, the others dashed."""
+    """A node, its year, and its parents: the first is the main one, lines to the others are dashed."""
 
     name: str
     year: int
@@ -29,7 +29,7 @@ class TreeNode(NamedTuple):
 
 
 def family_tree(title: str, nodes: Sequence[TreeNode], *, marked: str = "", unmarked: str = "") -> str:
-    """The picture; `marked` and `unmarked` say in the legend what the two colors mean."""
+    """The text of the file; `marked` and `unmarked` name the two colors in the legend."""
     years = sorted({node.year for node in nodes})
     step = (WIDTH - _LEFT - _RIGHT) / max(len(years) - 1, 1)
     order = _depth_first(nodes)

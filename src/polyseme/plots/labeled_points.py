@@ -1,6 +1,6 @@
-"""Points with names over two axes, each of which may be logarithmic: an SVG file that stands alone.
+"""Points with names over two axes, each of which may be logarithmic: an SVG file.
 
-Names are put where they cover neither a point nor another name; a name without a free place is seen on hovering only.
+A name is placed where it covers neither a point nor another name. If there is no such place, it is shown on hovering.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from polyseme.plots.learning_curve import WIDTH, svg_file, svg_text
 HEIGHT = 460
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 30, 86, 50
 _LETTER, _LINE = 6.6, 13
-"""Pixels that a letter and a line of a name take, about."""
+"""Approximate width of a letter and height of a line, in pixels."""
 _RADIUS = 4
 
 
@@ -28,12 +28,12 @@ class LabeledPoint(NamedTuple):
     x: float
     y: float
     group: str = ""
-    """Points of one group have one color, which the legend names."""
+    """The group in the legend, whose points have one color."""
     hollow: bool = False
 
 
 class Axis(NamedTuple):
-    """What an axis is of."""
+    """The name of an axis, and how its numbers are placed and written."""
 
     name: str
     log: bool = False
@@ -44,7 +44,7 @@ class Axis(NamedTuple):
         return math.log10(value) if self.log else value
 
     def ticks(self, scale: Scale) -> list[tuple[float, str]]:
-        """Places on the axis and how they are written."""
+        """Places on the axis, with their labels."""
         if not self.log:
             ticks = round_ticks(scale, whole=self.whole)
             return [(place, f"{place:.0f}") for place, _ in ticks] if self.whole else ticks

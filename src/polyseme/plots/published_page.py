@@ -1,4 +1,4 @@
-"""The page of a published table: its picture, its figures by split, and where they were found."""
+"""The page of a published table: its picture, its figures by split, and their sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def published_page(
     parts: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
     notes: Sequence[str],
 ) -> str:
-    """The page, self-contained and without scripts; a part is a split, a header and rows."""
+    """The page, self-contained and without scripts. A part is a split, a header and rows."""
     body = [f"<h1>{escaped(title)}</h1>", f'<div class="picture">{picture}</div>']
     for split, header, rows in parts:
         body += [f"<h2>{escaped(split)}</h2>"] if split else []

@@ -1,11 +1,11 @@
-"""Our own counts, as figures beside the published ones: parameters and FLOPs, and why they differ."""
+"""Counts of polyseme beside the published figures: parameters and FLOPs, and why they differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from polyseme.papers import Figure, PublishedTable, figures_of
-from polyseme.papers.published_table import spelled_number
+from polyseme.papers.published_table import number_text
 from polyseme.recipes.published_runs import PF_DAY, RUNS, counted_flops, electra_flops
 from polyseme.recipes.published_sizes import counted_parameters
 
@@ -29,11 +29,11 @@ WHY_PARAMETERS = (
 
 
 def with_counts(table: PublishedTable) -> PublishedTable:
-    """The table with our counts."""
+    """The table with counts of polyseme."""
     if table.name == "sizes":
         counts = counted_parameters()
         figures = [
-            _counted(table, system, "parameters, counted", counts[system])
+            _count(table, system, "parameters, counted", counts[system])
             for system in dict.fromkeys(figure.system for figure in table.figures)
             if system in counts
         ]
@@ -47,8 +47,8 @@ def with_counts(table: PublishedTable) -> PublishedTable:
             for system in systems
             if system in RUNS
             for figure in (
-                _counted(table, system, "parameters, counted", RUNS[system].n_parameters),
-                _counted(table, system, "flops, counted", counted_flops(system)),
+                _count(table, system, "parameters, counted", RUNS[system].n_parameters),
+                _count(table, system, "flops, counted", counted_flops(system)),
             )
         ],
         WHY_FLOPS,
@@ -57,21 +57,21 @@ def with_counts(table: PublishedTable) -> PublishedTable:
 
 
 def _ratios(table: PublishedTable) -> Iterator[Figure]:
-    """What the lectures' ratios are by the published FLOPs, by ours, and by ours under the others' rules."""
+    """The lectures' ratios by published FLOPs, by our count, and by a count under the rules of ELECTRA's authors."""
     published = {figure.system: figure.value for figure in reversed(figures_of("cost")) if figure.metric == "flops"}
     for system in dict.fromkeys(figure.system for figure in table.figures):
         first, second = system.split(" / ")
         unit = second == "PF-day"
         of_second = PF_DAY if unit else published[second]
-        yield _counted(table, system, "ratio, published", published[first] / of_second)
+        yield _count(table, system, "ratio, published", published[first] / of_second)
         of_second = PF_DAY if unit else counted_flops(second)
-        yield _counted(table, system, "ratio, counted", counted_flops(first) / of_second)
+        yield _count(table, system, "ratio, counted", counted_flops(first) / of_second)
         if not unit:
             ratio = electra_flops(first) / electra_flops(second)
-            yield _counted(table, system, "ratio, counted as ELECTRA's authors do", ratio)
+            yield _count(table, system, "ratio, counted as ELECTRA's authors do", ratio)
 
 
-def _counted(table: PublishedTable, system: str, metric: str, value: float) -> Figure:
+def _count(table: PublishedTable, system: str, metric: str, value: float) -> Figure:
     rounded = value if isinstance(value, int) else float(f"{value:.3g}")
     return Figure(
         table=table.name,
@@ -87,7 +87,7 @@ def _counted(table: PublishedTable, system: str, metric: str, value: float) -> F
     )
 
 
-def reported(system: str) -> tuple[str, ...]:
-    """What others say of a run's FLOPs, in words: `1.9e20 (Clark et al. 2020, ELECTRA, Tables 2 and 3)`."""
+def reported_flops(system: str) -> tuple[str, ...]:
+    """Published FLOPs of a run, with sources: `1.9e20 (Clark et al. 2020, ELECTRA, Tables 2 and 3)`."""
     figures = [each for each in figures_of("cost") if (each.system, each.metric) == (system, "flops")]
-    return tuple(f"{spelled_number(each.value)} ({each.source})" for each in figures)
+    return tuple(f"{number_text(each.value)} ({each.source})" for each in figures)

@@ -1,7 +1,7 @@
 """The published pretraining runs whose compute is counted: which recipe, for how many steps.
 
-Counts are those of `Recipe.published_flops`: real rows of each phase, two operations for a multiply-add, and the
-backward pass as two forward passes. ELECTRA's authors count otherwise (`electra_flops`), and so do GPT-3's.
+`Recipe.published_flops` counts the real rows of each phase, two operations for a multiply-add, and the backward pass as
+two forward passes. ELECTRA's authors count differently (`electra_flops`), and so do GPT-3's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GPT3_PIECES = 300e9
 
 
 def _gpt3(layers: int, width: int, heads: int, pieces_per_step: float) -> Recipe:
-    """A size of GPT-3, its attention counted as dense in all layers: half of them are banded."""
+    """A size of GPT-3. Attention is counted as dense in all layers, although half of them are banded."""
     rows = round(pieces_per_step / 2048)
     return RECIPES["gpt-small"].but(
         "gpt3",
@@ -48,9 +48,9 @@ RUNS: Mapping[str, Recipe] = {
     "GPT-3 small": _gpt3(12, 768, 12, 0.5e6),
     "GPT-3 175B": _gpt3(96, 12288, 96, 3.2e6),
 }
-"""By the systems of the table `cost`."""
+"""System of the table `cost` → its run."""
 SYSTEMS: Mapping[str, str] = {recipe.name: system for system, recipe in RUNS.items() if recipe.name in RECIPES}
-"""The system of a recipe that is the published run itself."""
+"""Recipe → its system, for recipes that are published runs."""
 
 
 def counted_flops(system: str) -> float:
@@ -61,7 +61,7 @@ def counted_flops(system: str) -> float:
 
 
 def electra_flops(system: str) -> float:
-    """The same by the rules of ELECTRA's authors, as far as they change much.
+    """The same by the rules of ELECTRA's authors, as far as they matter.
 
     All rows are as long as the longest, the backward pass is one forward pass, and looking a piece up is the product of
     a one-hot vector with the whole table. Their counts of dropout, activations and norms are left out.

@@ -1,4 +1,4 @@
-"""The named sizes of published models as configs, from the papers' table `sizes`, and their parameters counted."""
+"""The published sizes as configs, from the papers' table `sizes`, and counts of their parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polyseme.papers.figures import tables
 
 @dataclass(frozen=True)
 class Size:
-    """A published model: its family, shape and vocabulary, and what its paper says of its parameters."""
+    """A published model: its family, shape and vocabulary, and its parameters by the paper."""
 
     family: str
     layers: int
@@ -26,10 +26,10 @@ class Size:
     vocabulary: int
     embedding: int | None
     parameters: float
-    """As the paper rounds them."""
+    """As in the paper, rounded."""
     positions: int = 512
     more: Mapping[str, Any] = field(default_factory=dict)
-    """What else is not as in the family's base config."""
+    """Further differences from the family's base config."""
 
     @property
     def config(self) -> TransformerConfig:
@@ -57,12 +57,12 @@ class Size:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What the reference's bare model has beside the stack."""
+        """Outputs that the reference's bare model has besides the stack."""
         return ("pooled",) if "pooled" in FAMILIES[self.family].outputs else ()
 
 
 def _sizes() -> dict[str, Size]:
-    """Those of the table whose family is known."""
+    """The sizes of the table that name a family."""
     table = tables()["sizes"]
     shapes: dict[str, dict[str, Any]] = {}
     for figure in table.figures:
@@ -96,6 +96,6 @@ def size_named(name: str) -> Size:
 
 
 def counted_parameters() -> dict[str, int]:
-    """Parameters of every size that polyseme has the architecture of, counted without allocating any."""
+    """The number of parameters of every size with a known architecture, counted without allocating them."""
     of_elmo = {name: count_parameters("elmo", config, []) for name, config in ELMO_SIZES.items()}
     return {name: count_parameters(size.family, size.config, size.outputs) for name, size in SIZES.items()} | of_elmo

@@ -13,7 +13,7 @@ from typing import Any
 
 from polyseme.datasets.suites import SUITES, Suite, SuiteTask
 from polyseme.metrics.evaluation_report import Report
-from polyseme.papers import MARK, beside, mean_over
+from polyseme.papers import MARK, benchmark_figures, mean_of_tasks
 from polyseme.plots.benchmark_page import benchmark_page
 from polyseme.plots.charts import Bar
 from polyseme.plots.html_page import framed_page
@@ -374,7 +374,7 @@ def _reading(suite: Suite, compares: bool) -> str:
 
 
 def _figure(model: str, task: SuiteTask, metric: str) -> Any:
-    rows = beside(*task.published(metric), split="test")
+    rows = benchmark_figures(*task.published(metric), split="test")
     return next((row for row in rows if row.system == model), None)
 
 
@@ -385,7 +385,7 @@ def _published(model: str, task: SuiteTask, metric: str) -> str:
 
 def _published_mean(model: str, tasks: Sequence[tuple[SuiteTask, str]]) -> str:
     """The mean of what is published of a model."""
-    mean = mean_over(model, [task.published(metric) for task, metric in tasks])
+    mean = mean_of_tasks(model, [task.published(metric) for task, metric in tasks])
     return "" if mean is None else f"{mean:.1f}"
 
 

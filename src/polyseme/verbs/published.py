@@ -1,6 +1,6 @@
-"""`published`: the papers' tables, with sources, and our own counts beside theirs.
+"""`published`: the papers' tables, with sources and with counts of polyseme.
 
-Listing and printing load neither torch nor numpy; counting and pictures load what they need.
+Listing and printing load neither torch nor numpy; counts and pictures load what they need.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from polyseme.result_tables import ResultList
 from polyseme.verb_options.published_options import PublishedOptions
 
 COUNTED = ("cost", "ratios", "sizes", "gpt-3")
-"""Tables with counts of our own."""
+"""Tables to which counts of polyseme are added."""
 
 
 @flat(PublishedOptions)
 def published(options: PublishedOptions) -> PublishedTable | ResultList[PublishedTable]:
-    """A table of the papers, or the list of all: each figure with its source, and a mark where none was found.
+    """A table of the papers, or the list of all: each figure with its source, or a mark if none was found.
 
-    Tables of costs and sizes have our own counts beside the published ones.
+    Tables of costs and sizes also have polyseme's own counts.
 
         >>> polyseme.published()                                                # doctest: +SKIP
         >>> pandas.DataFrame(polyseme.published("glue").records())              # doctest: +SKIP
@@ -33,7 +33,7 @@ def published(options: PublishedOptions) -> PublishedTable | ResultList[Publishe
     if options.name is None:
         if options.changed():
             raise OptionError(
-                f"The list of tables takes no options, and {', '.join(options.changed())} would change nothing. Name a "
+                f"The list of tables takes no options, so {', '.join(options.changed())} would have no effect. Name a "
                 "table, as in: polyseme published glue."
             )
         return list_tables()
@@ -73,4 +73,4 @@ WRITTEN: Mapping[str, Callable[[PublishedTable], str]] = {
     ".tsv": lambda table: table.csv("\t"),
     ".md": PublishedTable.markdown,
 }
-"""How a table is written, by the ending of the file's name."""
+"""File suffix → the function that makes the text of the file."""

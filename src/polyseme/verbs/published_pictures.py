@@ -1,6 +1,6 @@
 """The pictures of published tables: score against year and compute, size against year, the family tree, a power law.
 
-Any other table has its figures as dots in rows, one panel per column.
+The picture of any other table has one panel per column, with a dot per system.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from polyseme.errors import OptionError
-from polyseme.papers import Figure, PublishedTable, figures_of, head_of
+from polyseme.papers import Figure, PublishedTable, column_head, figures_of
 from polyseme.plots.family_tree import TreeNode, family_tree
 from polyseme.plots.labeled_points import Axis, LabeledPoint, labeled_points
 from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_picture
@@ -18,7 +18,7 @@ GLUE = ("glue", "average")
 
 
 def picture(table: PublishedTable) -> str:
-    """A table's picture as an SVG file."""
+    """The picture of a table, as the text of an SVG file."""
     return PICTURES.get(table.name, _rows)(table)
 
 
@@ -61,7 +61,7 @@ def _size_year(table: PublishedTable) -> str:
 
 
 def _tree(table: PublishedTable) -> str:
-    """The systems that are shown, below what they come from."""
+    """The systems, each below the system that it comes from."""
     years = {figure.system: round(figure.value) for figure in table.figures}
     nodes = [
         TreeNode(system, year, [each for each in known.get("from", ()) if each in years], "recipe" in known)
@@ -86,22 +86,22 @@ def _rows(table: PublishedTable) -> str:
     """One panel per column, a row per system."""
     columns: dict[str, list[Figure]] = {}
     for figure in table.figures:
-        name = ", ".join(filter(None, (head_of(figure.task, figure.metric), figure.split)))
+        name = ", ".join(filter(None, (column_head(figure.task, figure.metric), figure.split)))
         columns.setdefault(name, []).append(figure)
     panels = []
     for name, figures in columns.items():
-        size, spelled = _scale([figure.value for figure in figures])
+        size, unit = _scale([figure.value for figure in figures])
         values = [(figure.system, figure.value / size) for figure in figures]
         points = [PicturePoint({"row": system}, system, value, 0.0, [value]) for system, value in values]
-        panels.append(PictureFigure(f"{name}{spelled}", points))
+        panels.append(PictureFigure(f"{name}{unit}", points))
     return sweep_picture(table.title, ["row"], panels)
 
 
 def _scale(values: list[float]) -> tuple[float, str]:
-    """What large numbers are divided by, and how the axis says so."""
+    """The divisor of large numbers, and its name on the axis."""
     sizes = ((1e18, ", in 1e18"), (1e9, ", in billions"), (1e6, ", in millions"), (1e4, ", in thousands"))
-    size, spelled = next((each for each in sizes if max(values) >= each[0]), (1.0, ""))
-    return (1e3 if size == 1e4 else size), spelled
+    size, unit = next((each for each in sizes if max(values) >= each[0]), (1.0, ""))
+    return (1e3 if size == 1e4 else size), unit
 
 
 def _points(title: str, table: PublishedTable, points: list[LabeledPoint], across: Axis, up: Axis) -> str:

@@ -14,7 +14,7 @@ from polyseme.parts.device import find_device
 from polyseme.recipes.budget_fit import Fit
 from polyseme.recipes.kneser_ney import CountedRecipe
 from polyseme.recipes.pretraining_request import PretrainingRequest
-from polyseme.recipes.published_counts import reported
+from polyseme.recipes.published_counts import reported_flops
 from polyseme.recipes.published_runs import SYSTEMS
 from polyseme.recipes.recipe import Recipe
 from polyseme.recipes.recipe_table import COUNTED, RECIPES, recipe_named
@@ -135,7 +135,7 @@ def _card(recipe: Recipe, fitted: FittedTraining | None) -> RecipeCard:
         published_steps=recipe.published_steps,
         published_pieces=recipe.published_pieces,
         published_flops=recipe.published_flops,
-        reported_flops=reported(SYSTEMS.get(recipe.name, "")),
+        reported_flops=reported_flops(SYSTEMS.get(recipe.name, "")),
         scales=recipe.scaling is not None,
         fitted=fitted,
         note=recipe.note,
