@@ -82,7 +82,7 @@ def test_dev_is_made_of_train_by_hash_and_that_is_said(tmp_path: Path) -> None:
     assert [len(task.splits[split]) for split in ("train", "dev")] == [27, 3]
     assert task.notes == (
         "There is no dev split: 3 of the 30 training items were set aside as one, by a hash of their texts, "
-        "of each label its share (seed 0).",
+        "stratified by label (seed 0).",
     )
     turned = write_table(tmp_path / "turned.csv", REVIEWS[::-1])
     other = read_own("classify", {"train": turned}, text="review", label="stars")

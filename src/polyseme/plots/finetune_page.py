@@ -220,7 +220,7 @@ def _mix(mix: MixWeights) -> str:
     for layer, shares in zip(mix.layers, zip(*mix.shares, strict=True), strict=True):
         interval = (min(shares), max(shares)) if len(shares) > 1 else ()
         bars.append(Bar(layer, statistics.median(shares), *interval))
-    facts = "The line is where every layer would count alike"
+    facts = "The line marks equal shares of all layers"
     facts += "; bars are medians over seeds, strokes go from the lowest to the highest" if len(mix.shares) > 1 else ""
     if mix.gammas:
         facts += f"; γ {', '.join(f'{gamma:.2f}' for gamma in mix.gammas)}"

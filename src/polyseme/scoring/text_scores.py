@@ -239,7 +239,7 @@ def shaded_html(texts: Sequence[Scored]) -> str:
     """For notebooks: the first texts, their words shaded by surprisal."""
     shaded = [shaded_words(each) for each in texts[:SHOWN]]
     return framed_page(
-        shaded_page("How surprising each word is", shaded, unit="bits a word", most=MOST_BITS), height=360
+        shaded_page("How surprising each word is", shaded, unit="bits per word", most=MOST_BITS), height=360
     )
 
 

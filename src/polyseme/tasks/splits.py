@@ -106,7 +106,7 @@ def _draw(item: Item, seed: int) -> int:
 
 def dev_note(train: Sequence[Item], dev: Sequence[Item], seed: int = 0) -> str:
     """The note on a dev split that was made."""
-    shares = ", of each label its share" if all(_label(item) is not None for item in dev) else ""
+    shares = ", stratified by label" if all(_label(item) is not None for item in dev) else ""
     return (
         f"There is no dev split: {len(dev):,} of the {len(train) + len(dev):,} training items were set aside as one, "
         f"by a hash of their texts{shares} (seed {seed})."

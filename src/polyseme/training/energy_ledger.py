@@ -227,7 +227,7 @@ class Ledger(Config):
         >>> for line in bill.replace(held_out=2.41, unigram_entropy=6.7).lines():
         ...     print(line)
         held-out loss 2.41 nats, 4.29 below the unigram entropy of 6.70
-        8,000 steps, 1,000,000,000 pieces in 20.0 min (22.0 min all in) on NVIDIA H200 (833,333 pieces/s)
+        8,000 steps, 1,000,000,000 pieces in 20.0 min (22.0 min in total) on NVIDIA H200 (833,333 pieces/s)
         3.0e+17 FLOPs (250.0 TFLOP/s, 33% of the matrix product's speed there)
         0.200 kWh (measured), 0.0962 kg of CO₂e, 0.0260 USD
         """
@@ -235,12 +235,12 @@ class Ledger(Config):
         steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}, " if self.steps else ""
         devices = self.device if self.n_devices == 1 else f"{self.n_devices} × {self.device}"
         sessions = f" in {self.n_sessions} sessions" if self.n_sessions > 1 else ""
-        all_in = f" ({duration(self.total_seconds)} all in)" if self.total_seconds else ""
+        total = f" ({duration(self.total_seconds)} in total)" if self.total_seconds else ""
         share = "" if self.utilization is None else f", {self.utilization:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
             *self._reached(),
-            f"{steps}{self.pieces:,} pieces in {duration(self.seconds)}{all_in}{sessions} on {devices} "
+            f"{steps}{self.pieces:,} pieces in {duration(self.seconds)}{total}{sessions} on {devices} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
             *([f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})"] if self.flops else []),
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "

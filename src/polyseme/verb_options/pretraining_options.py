@@ -259,8 +259,9 @@ class PretrainOptions(PairedTextOptions, DeviceOption, CostOption):
     )
     keep_at_words: str | Sequence[str | int] = option(
         (),
-        "Save the model in at-words/ after these numbers of words, separated by commas: 1M,10M.  [default: none]",
+        "Save the model in at-words/ after these numbers of words, separated by commas: 1M,10M.",
         "NUMBERS",
+        default="none",
         parse="names",
     )
     shard_size: int | None = option(None, "Maximum size of a weight file, in bytes.", "BYTES", default="one file")

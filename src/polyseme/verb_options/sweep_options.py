@@ -52,8 +52,9 @@ class SweepOptions(ForceOption):
         (),
         "Command to run on the model of each run: 'evaluate blimp --data DATA', 'benchmark glue --tasks cola,rte "
         "--data DATA', 'finetune sst2 --data DATA'; may be given several times. In Python a list of pairs: "
-        '("evaluate", {"name": "blimp", "data": DATA}).  [default: none]',
+        '("evaluate", {"name": "blimp", "data": DATA}).',
         "COMMAND",
+        default="none",
         parse="several",
     )
     jobs: int | None = option(
