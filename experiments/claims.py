@@ -9,14 +9,13 @@ runs/claims`, which the same command resumes (on a GPU best under CUDA's multi-p
 into the package, where `polyseme claims` shows them; one that is there of the same size and rule is replaced only with
 `--force`. `register` applies the rules of `heads.py`, `pruning.py`, `probing.py`, `geometry.py`, `distillation.py`,
 `input_formats.py` and `objective_ablations.py` to what they have stored, by their own functions. For each of them the
-rule was committed before the result: `COMMITS` has both commits.
+rule was committed before the result: `claims/script_rules.json` has both commits.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ import geometry
 import input_formats
 import objective_ablations
 import probing
-from tables import table
+from tables import fill_page, table
 
 import heads
 from polyseme.claims.check_claims import ClaimReport
@@ -39,7 +38,7 @@ from polyseme.sweeps.sweep_report import Figure, RunCost, RunResult, Sweep
 DOCS = Path(__file__).parents[1] / "docs" / "claims.md"
 MARKS = ("<!-- claims: begin -->", "<!-- claims: end -->")
 TABLES = Path(__file__).parent / "results"
-Found = tuple[str, Verdict, list[RunResult], str, str]
+Finding = tuple[str, Verdict, list[RunResult], str, str]
 """The claim, the verdict, its rows, a note, and the device."""
 
 
@@ -60,7 +59,7 @@ def row(name: str, figures: dict[str, Figure], *, seconds: float = 0.0, seed: in
 # --- tables with rules ------------------------------------------------------------------------------------------------
 
 
-def of_heads() -> Iterator[Found]:
+def of_heads() -> Iterator[Finding]:
     """All three packaged models must follow obj and det."""
     results = read("heads")
     rows, holds = [], []
@@ -85,7 +84,7 @@ def of_heads() -> Iterator[Found]:
     yield "heads-follow-relations", "shown" if all(holds) else "not shown", rows, "", "an H200"
 
 
-def of_pruning() -> Iterator[Found]:
+def of_pruning() -> Iterator[Finding]:
     """In every model, with and without training again, 40% of the heads within a point."""
     shares = {"gradient": "within_one_point", "gradient, again": "within_one_point_retrained"}
     extra = {"gradient, measured again at each step": "within_one_point_exact"}
@@ -109,7 +108,7 @@ def of_pruning() -> Iterator[Found]:
     yield "heads-can-go", "shown" if shown else "not shown", rows, note, "an H200"
 
 
-def of_probing() -> Iterator[Found]:
+def of_probing() -> Iterator[Finding]:
     """For the Transformers in the box, and for the recurrent models."""
     results = read("probing")
     models = {"tags-below-senses": heads.PACKAGED, "tags-below-senses-bilm": ("elmo-small", "cove")}
@@ -134,7 +133,7 @@ def of_probing() -> Iterator[Found]:
         yield claim, "shown" if shown else "not shown", rows, f"Below, by model: {note}.", "an H200"
 
 
-def of_geometry() -> Iterator[Found]:
+def of_geometry() -> Iterator[Finding]:
     """In every trained model."""
     results = read("geometry")
     rows, holds = [], []
@@ -151,7 +150,7 @@ def of_geometry() -> Iterator[Found]:
     yield "anisotropy-grows", "shown" if all(holds) else "not shown", rows, note, "an H200"
 
 
-def of_distillation() -> Iterator[Found]:
+def of_distillation() -> Iterator[Finding]:
     """The rule as it is."""
     results = read("distillation")
     rows = []
@@ -189,7 +188,7 @@ ABLATIONS = {
 }
 
 
-def of_formats() -> Iterator[Found]:
+def of_formats() -> Iterator[Finding]:
     """Each claim whose rows have been run."""
     file = TABLES / "input_formats" / "sweep.json"
     if not file.is_file():
@@ -199,16 +198,10 @@ def of_formats() -> Iterator[Found]:
         FORMATS, input_formats.CLAIMS, input_formats.verdicts(sweep), strict=True
     ):
         if answer != "not measured":
-            yield (
-                name,
-                ANSWERS.get(answer, "not shown"),
-                of_rows(sweep, claim.first, claim.second),
-                difference,
-                "an H200",
-            )
+            yield compare_rows(name, sweep, (claim.first, claim.second), difference, answer)
 
 
-def of_ablations() -> Iterator[Found]:
+def of_ablations() -> Iterator[Finding]:
     """Each claim whose rows have been run."""
     file = TABLES / "objective_ablations.json"
     if not file.is_file():
@@ -219,13 +212,12 @@ def of_ablations() -> Iterator[Found]:
         name = ABLATIONS.get((claim.first, claim.second))
         if name is not None and {claim.first, claim.second} <= finished:
             *_, difference, answer = objective_ablations.verdict(sweep, claim)
-            yield (
-                name,
-                ANSWERS.get(answer, "not shown"),
-                of_rows(sweep, claim.first, claim.second),
-                difference,
-                "an H200",
-            )
+            yield compare_rows(name, sweep, (claim.first, claim.second), difference, answer)
+
+
+def compare_rows(name: str, sweep: Sweep, rows: tuple[str, str], difference: str, answer: str) -> Finding:
+    """The finding of a claim that compares two rows of a sweep."""
+    return name, ANSWERS.get(answer, "not shown"), of_rows(sweep, *rows), difference, "an H200"
 
 
 def of_rows(sweep: Sweep, *names: str) -> list[RunResult]:
@@ -237,7 +229,7 @@ def of_rows(sweep: Sweep, *names: str) -> list[RunResult]:
     ]  # fmt: skip
 
 
-SCRIPTS: dict[str, Callable[[], Iterator[Found]]] = {
+SCRIPTS: dict[str, Callable[[], Iterator[Finding]]] = {
     "heads": of_heads,
     "pruning": of_pruning,
     "probing": of_probing,
@@ -250,9 +242,9 @@ SCRIPTS: dict[str, Callable[[], Iterator[Found]]] = {
 
 def registered() -> Iterator[ClaimResult]:
     """What the rules of the scripts say of what they have stored."""
-    for script, found in SCRIPTS.items():
+    for script, findings in SCRIPTS.items():
         about = SCRIPT_RULES[f"experiments/{script}.py"]
-        for name, verdict, rows, note, device in found():
+        for name, verdict, rows, note, device in findings():
             claim = CLAIMS[name]
             results = f", results came in {about['result_commit']}" if about["result_commit"] else ""
             stood = f"The rule stood in commit {about['rule_commit']}{results}."
@@ -332,15 +324,6 @@ def _measured(result: ClaimResult) -> str:
     return f"{size}{'; '.join(conditions) or result.note}"
 
 
-def fill(docs: Path, text: str) -> None:
-    """Put the table between the marks of a page."""
-    page = docs.read_text(encoding="utf-8")
-    between = re.compile(f"(?<={re.escape(MARKS[0])}\n).*?(?={re.escape(MARKS[1])})", re.DOTALL)
-    if not between.search(page):
-        raise SystemExit(f"{docs} has no place for the table: {MARKS[0]} … {MARKS[1]}.")
-    docs.write_text(between.sub(lambda _: f"{text}\n", page), encoding="utf-8")
-
-
 def main() -> None:
     """Register or keep results, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -361,7 +344,7 @@ def main() -> None:
         text = markdown()
         print(text)
         if options.docs is not None:
-            fill(options.docs, text)
+            fill_page(options.docs, MARKS, text)
 
 
 if __name__ == "__main__":

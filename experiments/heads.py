@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from tables import data_folder, machine, table
+from tables import data_folder, fill_page, machine, table
 
 import polyseme
 from polyseme.api import Model
@@ -137,15 +136,6 @@ def markdown(results: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-def fill(docs: Path, text: str) -> None:
-    """Put the table between the marks of a page."""
-    page = docs.read_text(encoding="utf-8")
-    between = re.compile(f"(?<={re.escape(MARKS[0])}\n).*?(?={re.escape(MARKS[1])})", re.DOTALL)
-    if not between.search(page):
-        raise SystemExit(f"{docs} has no place for the table: {MARKS[0]} … {MARKS[1]}.")
-    docs.write_text(between.sub(lambda _: f"{text}\n", page), encoding="utf-8")
-
-
 def main() -> None:
     """Run what is left, or make the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -167,7 +157,7 @@ def main() -> None:
     text = markdown({file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files})
     print(text)
     if options.docs is not None:
-        fill(options.docs, text)
+        fill_page(options.docs, MARKS, text)
 
 
 if __name__ == "__main__":

@@ -20,14 +20,13 @@ import argparse
 import dataclasses
 import json
 import math
-import re
 import statistics
 from pathlib import Path
 from typing import Any
 
 import torch
 from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, with_stored_runs
-from tables import data_folder, table
+from tables import data_folder, fill_page, table
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
@@ -206,15 +205,6 @@ def verdicts(sweep: Sweep) -> list[list[str]]:
     return lines
 
 
-def fill(docs: Path, text: str) -> None:
-    """Put the table between the marks of a page."""
-    page = docs.read_text(encoding="utf-8")
-    between = re.compile(f"(?<={re.escape(MARKS[0])}\n).*?(?={re.escape(MARKS[1])})", re.DOTALL)
-    if not between.search(page):
-        raise SystemExit(f"{docs} has no place for the table: {MARKS[0]} … {MARKS[1]}.")
-    docs.write_text(between.sub(lambda _: f"{text}\n", page), encoding="utf-8")
-
-
 def main() -> None:
     """Run what is left, or make the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -241,7 +231,7 @@ def main() -> None:
     text = markdown(sweep)
     print(text)
     if options.docs is not None:
-        fill(options.docs, text)
+        fill_page(options.docs, MARKS, text)
 
 
 if __name__ == "__main__":

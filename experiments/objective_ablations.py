@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import torch
 from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, with_stored_runs
-from tables import data_folder, machine, table
+from tables import data_folder, fill_page, machine, table
 
 import polyseme
 from polyseme.corpus.corpus import ABOUT
@@ -35,7 +35,7 @@ from polyseme.training.effects import read_log
 
 RESULTS = Path(__file__).parent / "results" / "objective_ablations.json"
 PAGE = Path(__file__).parent.parent / "docs" / "objective_ablations.md"
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+MARKS = ("<!-- results -->", "<!-- end of results -->")
 SIZE = {"n_layers": 12, "width": 256, "n_heads": 4, "inner_width": 1024}
 VOCAB_SIZE = 16_384
 TASKS = ("cola", "sst2", "mrpc", "stsb", "rte")
@@ -192,9 +192,7 @@ def main() -> None:
         return
     if not options.results.is_file():
         raise SystemExit(f"There are no results in {options.results}.")
-    before, rest = options.docs.read_text(encoding="utf-8").split(BEGIN)
-    content = markdown(json.loads(options.results.read_text(encoding="utf-8")))
-    options.docs.write_text(f"{before}{BEGIN}\n{content}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    fill_page(options.docs, MARKS, markdown(json.loads(options.results.read_text(encoding="utf-8"))))
 
 
 if __name__ == "__main__":

@@ -21,13 +21,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tables import data_folder, machine, table
+from tables import data_folder, fill_page, machine, table
 
 import polyseme
 from polyseme.plots.similarity_heatmaps import FAINT, FigurePage, figure_bytes
@@ -230,11 +229,7 @@ def main() -> None:
     text = "\n\n".join(markdown(results, picture))
     print(text)
     if options.docs is not None:
-        page = options.docs.read_text(encoding="utf-8")
-        between = re.compile(f"(?<={re.escape(MARKS[0])}\n).*?(?={re.escape(MARKS[1])})", re.DOTALL)
-        if not between.search(page):
-            raise SystemExit(f"{options.docs} has no place for the table: {MARKS[0]} … {MARKS[1]}.")
-        options.docs.write_text(between.sub(lambda _: f"{text}\n", page), encoding="utf-8")
+        fill_page(options.docs, MARKS, text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the experiments share: the data folder, Markdown tables, and the line that names machine and versions."""
+"""What the experiments share: the data folder, tables in pages, and the line that names machine and versions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.metadata
 import lzma
 import os
 import platform
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,3 +43,12 @@ def machine(*packages: str) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
+
+
+def fill_page(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Replace what is between two marks of a page, each on a line of its own."""
+    content = page.read_text(encoding="utf-8")
+    between = re.compile(f"(?<={re.escape(marks[0])}\n).*?(?={re.escape(marks[1])})", re.DOTALL)
+    if not between.search(content):
+        raise SystemExit(f"{page} has no place for the table: {marks[0]} … {marks[1]}.")
+    page.write_text(between.sub(lambda _: f"{text}\n", content), encoding="utf-8")

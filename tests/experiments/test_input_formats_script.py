@@ -63,7 +63,7 @@ def test_the_table_fills_the_page(script: Any, tmp_path: Path) -> None:
     sweep = sweep_of(script, dict.fromkeys(script.ROWS, 0.6))
     text = script.markdown(sweep)
     for _ in range(2):
-        script.fill(page, text)
+        script.fill_page(page, script.MARKS, text)
     filled = page.read_text(encoding="utf-8")
     assert filled.count("| doc-sentences | 3.000 ± 0.000 |") == 1
     assert "Not measured yet" not in filled
