@@ -34,7 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     "choose": {"kind": "choose"},
     "choose apart": {"kind": "choose", "separate_rows": True},
 }
-BODIES = ("linear", "mlp", "bilstm", "bilstm-attention", "bcn")
+BODIES = ("linear", "mlp", "attention", "bilstm", "bilstm-attention", "bcn")
 every_case = pytest.mark.parametrize("case", CASES)
 every_body = pytest.mark.parametrize("body", BODIES)
 
@@ -110,7 +110,10 @@ def rounded(labels: Any) -> str:
 
 @pytest.mark.parametrize(
     ("case", "body"),
-    [*itertools.product(CASES, ["linear"]), *zip(CASES, itertools.cycle(["bilstm", "bilstm-attention", "mlp", "bcn"]))],
+    [
+        *itertools.product(CASES, ["linear"]),
+        *zip(CASES, itertools.cycle(["bilstm", "bilstm-attention", "mlp", "bcn", "attention"])),
+    ],
 )
 def test_overfits_a_batch(case: str, body: str) -> None:
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""What a head computes over words before it scores labels: nothing, a BiLSTM, or BiLSTMs with attention between texts.
+"""What a head computes over words before it scores labels: nothing, attention, a BiLSTM, or BiLSTMs with attention.
 
 The biattentive network also makes one vector of a text in ways of its own (`Pools`).
 
@@ -62,12 +62,42 @@ class BiLSTM(nn.Module):
 class AsGiven(nn.Module):
     """No body: words as they are."""
 
+    two_way_width = 0
+
     def __init__(self, config: HeadConfig, below: int) -> None:
         super().__init__()
         self.width = below
 
     def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
         return words, second
+
+
+class Attentive(nn.Module):
+    """Every word h beside what it attends to: h̃ = tanh(W [κ; h]), with κ = Σ αⱼ hⱼ and α the softmax of the products
+    h · hⱼ (the global attention of Luong et al. 2015).
+
+    A word of one text attends to its other words, a word of two texts to those of the other text.
+    """
+
+    two_way_width = 0
+
+    def __init__(self, config: HeadConfig, below: int) -> None:
+        super().__init__()
+        self.width = config.inner_width or below
+        self.combine = nn.Linear(2 * below, self.width, bias=False)
+        nn.init.xavier_uniform_(self.combine.weight)
+
+    def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
+        if second is None or second_mask is None:
+            return self._combined(words, words, _others(mask)), None
+        return (
+            self._combined(words, second, second_mask[:, None, :]),
+            self._combined(second, words, mask[:, None, :]),
+        )
+
+    def _combined(self, words: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
+        context = attended(words, keys, seen)
+        return torch.tanh(self.combine(torch.cat([context, words], dim=-1)))
 
 
 class Recurrent(nn.Module):
@@ -119,15 +149,14 @@ class Aligned(nn.Module):
         self.reader = BiLSTM(below, cells, n_layers=config.n_layers, dropout_rate=config.dropout_rate)
         self.compare = nn.Linear(8 * cells, cells)
         self.compose = BiLSTM(cells, cells)
-        self.width = 2 * cells
+        self.width = self.two_way_width = 2 * cells
         nn.init.xavier_uniform_(self.compare.weight)
         nn.init.zeros_(self.compare.bias)
 
     def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
         first = self.reader(self.dropout(words), mask)
         if second is None or second_mask is None:
-            itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-            return self._composed(first, attended(first, first, mask[:, None, :] & ~itself), mask), None
+            return self._composed(first, attended(first, first, _others(mask)), mask), None
         other = self.reader(self.dropout(second), second_mask)
         return (
             self._composed(first, attended(first, other, second_mask[:, None, :]), mask),
@@ -154,7 +183,7 @@ class Biattentive(nn.Module):
         self.layer = nn.Linear(below, cells)
         self.reader = BiLSTM(cells, cells, n_layers=config.n_layers, dropout_rate=config.dropout_rate)
         self.integrate = BiLSTM(6 * cells, cells)
-        self.width = 2 * cells
+        self.width = self.two_way_width = 2 * cells
         nn.init.xavier_uniform_(self.layer.weight)
         nn.init.zeros_(self.layer.bias)
 
@@ -230,11 +259,18 @@ def attended(queries: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
     return torch.matmul(shares.to(keys.dtype), keys)
 
 
-BODIES: dict[str, type[AsGiven] | type[Recurrent] | type[Aligned] | type[Biattentive]] = {
+def _others(mask: Tensor) -> Tensor:
+    """[R, W] → [R, W, W]: the words of a text that each of them sees: all but itself."""
+    itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
+    return mask[:, None, :] & ~itself
+
+
+BODIES: dict[str, type[AsGiven] | type[Attentive] | type[Recurrent] | type[Aligned] | type[Biattentive]] = {
     "linear": AsGiven,
     "mlp": AsGiven,
     "mlp-batchnorm": AsGiven,
     "cosine": AsGiven,
+    "attention": Attentive,
     "bilstm": Recurrent,
     "bilstm-attention": Aligned,
     "bcn": Biattentive,
@@ -242,7 +278,7 @@ BODIES: dict[str, type[AsGiven] | type[Recurrent] | type[Aligned] | type[Biatten
 """By the config's `body`; the layer of an mlp is above the readout, in `Scores`."""
 PLAIN = ("linear", "mlp", "mlp-batchnorm")
 """The bodies that compute nothing over words."""
-ATTENTIVE = ("bilstm-attention", "bcn")
+ATTENTIVE = ("attention", "bilstm-attention", "bcn")
 """The bodies in which two texts attend to each other."""
 
 
@@ -254,8 +290,7 @@ class TextBody(nn.Module):
         below = config.width if below is None else below
         self.body = BODIES[config.body](config, below)
         self.reread_inputs = config.reread_inputs
-        plain = 0 if isinstance(self.body, AsGiven) else self.body.width
-        self.two_way_width = self.body.two_way_width if isinstance(self.body, Recurrent) else plain
+        self.two_way_width = self.body.two_way_width
         """How many of the output's numbers are [forward; backward] states; the rest are the words' own."""
         self.width = self.body.width + (below if config.reread_inputs else 0)
 

@@ -10,7 +10,7 @@ from polyseme.config import Config
 from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.parts.crf import SCHEMES
 
-Body = Literal["linear", "mlp", "mlp-batchnorm", "bilstm", "bilstm-attention", "bcn", "cosine", "text"]
+Body = Literal["linear", "mlp", "mlp-batchnorm", "attention", "bilstm", "bilstm-attention", "bcn", "cosine", "text"]
 LateAt = Literal["between", "output"]
 WordReadout = Literal["mean", "max", "last", "first", "concat"]
 TASK_KINDS = ("classify", "pair", "tag", "span", "choose", "edge", "edge-pair")
@@ -22,6 +22,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "linear": {"body": "linear", "dropout_rate": 0.1},
     "mlp": {"body": "mlp", "dropout_rate": 0.1},
     "mlp-batchnorm": {"body": "mlp-batchnorm", "dropout_rate": 0.4},
+    "attention": {"body": "attention", "dropout_rate": 0.1},
     "bilstm": {"body": "bilstm", "dropout_rate": 0.5},
     "bilstm-attention": {"body": "bilstm-attention", "dropout_rate": 0.5},
     "bcn": {"body": "bcn", "dropout_rate": 0.3},
@@ -62,8 +63,8 @@ class HeadConfig(Config):
     readout: WordReadout = "mean"
     """How words become one vector; `concat` is [last; max; mean]."""
     inner_width: int | None = None
-    """Of the mlp's layer (None: as wide as its input; with batch normalization, 50) or of the BiLSTM in each direction
-    (None: 200)."""
+    """Of the mlp's layer (None: as wide as its input; with batch normalization, 50), of what attention gives (None: as
+    wide as its input), or of the BiLSTM in each direction (None: 200)."""
     n_layers: int = 1
     """Of the BiLSTM."""
     reread_inputs: bool = False

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyseme.errors import InputError
-from polyseme.heads.bodies import ATTENTIVE, PLAIN, Pools, Scores, TextBody
+from polyseme.heads.bodies import PLAIN, Pools, Scores, TextBody
 from polyseme.heads.head import N_VECTORS, NO_GOLD, Features, Head, as_array, read_out
 from polyseme.heads.head_config import HeadConfig
 from polyseme.parts.distillation_losses import soft_label_losses, soft_target_losses, square_losses
@@ -39,7 +39,7 @@ class WholeText(nn.Module):
             n_vectors, states = N_VECTORS[config.readout], self.body.two_way_width
             below = (self.body.width - states) * n_vectors + states * (4 if self.pools is not None else n_vectors)
             below *= 4 if config.separate_rows else 1
-        layer = config.body in ("mlp", "mlp-batchnorm", *ATTENTIVE)
+        layer = config.body in ("mlp", "mlp-batchnorm", "bilstm-attention", "bcn")
         self.scores = Scores(config, below, n_labels, layer=layer, dropout_rate=config.dropout_rate)
 
     def forward(self, features: Features) -> Tensor:

@@ -319,6 +319,8 @@ def _reads_decoder(settings: FinetuneSettings, kind: str, head: str) -> bool:
 
 
 def _readout(settings: FinetuneSettings, config: EncoderConfig, head: str, *, pooler: bool, starts: bool) -> str:
+    if head == "attention":
+        return "last"
     if settings.frozen:
         return "max" if head.startswith("bilstm") else "mean"
     if config.direction in ("both", "any-order") and starts:

@@ -89,8 +89,8 @@ class TaskModelOptions(Options):
     )
     head: str | None = option(
         None,
-        "Head of the task: linear, mlp, mlp-batchnorm, bilstm, bilstm-attention, bcn, crf, bilstm-crf, cosine (of "
-        "two spans), text (the decoder generates the label).",
+        "Head of the task: linear, mlp, mlp-batchnorm, attention, bilstm, bilstm-attention, bcn, crf, bilstm-crf, "
+        "cosine (of two spans), text (the decoder generates the label).",
         "NAME",
         default="by the task and the model",
     )
