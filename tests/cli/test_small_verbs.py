@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -45,6 +47,47 @@ def test_show_cuts_nothing_however_narrow_the_terminal(
 def test_show_as_json_is_the_whole_card(run: Run, tiny: Path) -> None:
     card = dataclasses.asdict(polyseme.show(model=tiny))
     assert json.loads(run("show", "-m", tiny, "--json").out) == json.loads(json.dumps(card))
+
+
+def test_show_draws_who_sees_whom_and_the_positions(run: Run, tiny: Path, tmp_path: Path) -> None:
+    ended = run("show", "-m", tiny, "-o", tmp_path / "tiny.svg", "--length", "6")
+    assert (ended.code, ended.err) == (0, "")
+    picture = ElementTree.parse(tmp_path / "tiny.svg")
+    texts = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"layer 0", "layers 1 to 3", "[CLS]", "Positions: learned", "Cosines of the positions"} <= set(texts)
+    run("show", "-m", tiny, "-o", tmp_path / "tiny.html")
+    page = (tmp_path / "tiny.html").read_text(encoding="utf-8")
+    assert "Who sees whom" in page
+    assert f"{polyseme.show(model=tiny).parameters:,}" in page
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (("-o", "show.png"), r"must end in .html or .svg. Got 'show.png' instead"),
+        (("--length", "6"), r"The length is that of the pictures. Name an output file"),
+        (("-o", "show.svg", "--length", "1"), r"from 2 to 256 pieces. Got 1 instead"),
+        (("-o", "show.svg", "--length", "250"), r"The model reads \d+ pieces at once. Got a length of 250 instead"),
+    ],
+)
+def test_pictures_that_cannot_be(
+    refuse: Refuse, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert re.search(message, refuse("show", "-m", tiny, *request_, folder=tmp_path))
+
+
+def test_models_without_an_encoder_have_no_picture(refuse: Refuse, tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "texts.txt").write_text("The vase broke .\n" * 20)
+    counts = tmp_path / "counts"
+    shape = {"order": 2, "smoothing": "interpolated", "discount": 0.75}
+    polyseme.pretrain(
+        tmp_path / "texts", recipe="kneser-ney", shape=shape, tokenizer="blanks", held_out=0, output=counts
+    )
+    said = refuse("show", "-m", counts, "-o", tmp_path / "show.svg", folder=tmp_path)
+    assert "is an n-gram model" in said
+    assert "has no encoder" in said
 
 
 def test_pieces_in_a_table(run: Run, tiny: Path) -> None:

@@ -154,7 +154,7 @@ LINES: Mapping[str, Sequence[str]] = {
         "--in texts.txt --cell 1,2 -m models/lstm",
     ),
     "models": ("",),
-    "show": ("-m models/bert", "-m models/run --json"),
+    "show": ("-m models/bert", "-m models/run --json", "-m models/bert --length 6 -o out.html"),
     "convert": (
         "-m models/bert -o out",
         "-m models/bert --to word2vec --in texts.txt --min-count 1 -o out.vec",

@@ -149,6 +149,7 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
         "out.html",
         ["tag", "--structural", "depth", "--train", TREES, "--test", DEV, "--rank", "2", "-m", BERT],
     ),
+    "show": ("out.html", ["-m", CLASSIFY]),
     "attention": ("out.html", [LINES[1], "--pieces", "-m", BERT]),
     "lens": ("out.html", [f"{LINES[0]} [MASK]", "-m", BERT]),
     "geometry": ("out.html", ["--in", TEXTS, "--against", BERT, "-m", BERT]),
@@ -168,7 +169,7 @@ OF_THE_PACKAGE = "published"
 """The verb whose page shows what is in the package alone, and nothing of the user's."""
 
 PICTURES: Mapping[str, tuple[str, Sequence[str]]] = {
-    name: ("out.svg", PAGES[name][1]) for name in ("senses", "tradeoffs", "evaluate", "evaluate a task model")
+    name: ("out.svg", PAGES[name][1]) for name in ("show", "senses", "tradeoffs", "evaluate", "evaluate a task model")
 }
 """Pictures that browsers open, too; `sweep` and `finetune on shares` write theirs beside the page."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polyseme
 from polyseme.cli.printing import print_json
@@ -13,13 +13,20 @@ from polyseme.verb_options.model_options import ShowOptions
 if TYPE_CHECKING:
     from polyseme.shown_model import Card
 
-SEES = {"both": "both sides of a piece", "causal": "what is before a piece", "none": "the piece alone: no context"}
+SEES = {
+    "both": "both sides of a piece, in every layer",
+    "causal": "what is before a piece",
+    "two-way": "both sides of a piece, each in a half of its own",
+    "any-order": "both sides of a piece; trained on one order after another",
+    "none": "the piece alone: no context",
+}
 
 
 @command_of(ShowOptions, json=True)
-def command(model: str | None, as_json: bool) -> None:
+def command(as_json: bool, **settings: Any) -> None:
     """Show what a model is: family, sizes, parameters, tokenizer, outputs, and which verbs work with it.
 
+    With -o also draw which pieces the states of each layer depend on, and the positions that the model adds.
     `polyseme models` lists the packaged ones.
 
     \b
@@ -27,9 +34,10 @@ def command(model: str | None, as_json: bool) -> None:
       polyseme show
       polyseme show -m english-encoder
       polyseme show -m path/to/bert --json
+      polyseme show -m path/to/bert -o bert.html
     """
     with Bar("loading the model"):
-        card = polyseme.show(model=model)
+        card = polyseme.show(**settings)
     if as_json:
         print_json(card, indent=2)
         return

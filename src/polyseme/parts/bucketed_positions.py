@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.parts.masks import Places
-from polyseme.parts.positions import Heads, PositionKind, SharedPositions, joined, of_heads
+from polyseme.parts.positions import Heads, PositionKind, PositionTable, SharedPositions, joined, of_heads
 from polyseme.types import Batch, Stream
 
 
@@ -50,6 +50,13 @@ class BucketBias(SharedPositions):
         """The bias [R or 1, H, Tq, S] of queries at `q` [R or 1, Tq] and keys at `k` [R or 1, S]."""
         bias: Tensor = self.table(self.buckets(k[:, None, :] - q[:, :, None]))
         return bias.permute(0, 3, 1, 2)
+
+    def as_table(self, n: int) -> PositionTable:
+        """Each head's bias by how far a key stands ahead of its query; in a decoder none does."""
+        first = 1 - n
+        keys = torch.arange(first, n if self.two_sided else 1, device=self.table.weight.device)
+        bias = self(keys.new_zeros(1, 1), keys[None])[0, :, 0]  # [H, S]
+        return PositionTable(bias.T, first, "distance", "head")
 
     def buckets(self, ahead: Tensor) -> Tensor:
         """The bucket of a key that stands `ahead` of its query; logarithms in float32, as in the original."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +43,21 @@ class Terms(Protocol):
         """Those of two streams as one: the queries of this one, then those of the other, which meet the same keys."""
 
 
+PositionRows = Literal["position", "distance"]
+PositionColumns = Literal["dimension", "pair of dimensions", "head"]
+
+
+class PositionTable(NamedTuple):
+    """What is known of positions as numbers: a row per position, or per distance of a key from its query."""
+
+    values: Tensor
+    """[n, columns]"""
+    first: int
+    """The position or distance of the first row; each row is one further."""
+    rows: PositionRows
+    columns: PositionColumns
+
+
 class SharedPositions(nn.Module, ABC):
     """The part of a position kind that all layers share; its terms are made once per call."""
 
@@ -54,6 +69,10 @@ class SharedPositions(nn.Module, ABC):
     @abstractmethod
     def terms(self, places: Places, batch: Batch, stream: Stream, mask: str) -> Terms:
         """The terms for layers with this mask."""
+
+    @abstractmethod
+    def as_table(self, n: int) -> PositionTable:
+        """What it knows of n positions, or of distances below n."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +119,11 @@ class LearnedPositions(nn.Module):
         rows: Tensor = self.table(positions + self.offset)
         return rows
 
+    def as_table(self, n: int) -> PositionTable:
+        """The vectors of the first n positions, or of all where there are fewer."""
+        n = min(n, self.table.num_embeddings - self.offset)
+        return PositionTable(self(torch.arange(n, device=self.table.weight.device)), 0, "position", "dimension")
+
 
 class SinusoidalPositions(nn.Module):
     """Sines and cosines of every position, computed in float32; no parameters, no bound."""
@@ -111,6 +135,10 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         return sinusoids(positions, self.width, self.layout)
+
+    def as_table(self, n: int) -> PositionTable:
+        """The vectors of the first n positions."""
+        return PositionTable(self(torch.arange(n)), 0, "position", "dimension")
 
 
 def sinusoids(positions: Tensor, width: int, layout: Literal["halves", "interleaved"]) -> Tensor:

@@ -20,7 +20,15 @@ from torch import Tensor, nn
 
 from polyseme.parts.initialization import set_weight
 from polyseme.parts.masks import Places
-from polyseme.parts.positions import Heads, PositionKind, SharedPositions, joined, of_heads, sinusoids
+from polyseme.parts.positions import (
+    Heads,
+    PositionKind,
+    PositionTable,
+    SharedPositions,
+    joined,
+    of_heads,
+    sinusoids,
+)
 from polyseme.types import Batch, Stream
 
 
@@ -115,6 +123,13 @@ class RelativePositions(SharedPositions):
             other_segment=other,
             biases=None if self.content_bias is None else self,
         )
+
+    def as_table(self, n: int) -> PositionTable:
+        """The vectors of the first n distances from a query back to its key, before any layer projects them."""
+        numbers = torch.arange(n)
+        if self.clamp is not None:
+            numbers = numbers.clamp(max=self.clamp)
+        return PositionTable(sinusoids(numbers, self.width, self.layout), 0, "distance", "dimension")
 
 
 class RelativeTerms(nn.Module):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.parts.masks import Local, Places, mask_named
-from polyseme.parts.positions import Heads, PositionKind, SharedPositions, joined
+from polyseme.parts.positions import Heads, PositionKind, PositionTable, SharedPositions, joined
 from polyseme.types import Batch, Stream
 
 BASE = 10_000.0
@@ -81,6 +81,11 @@ class RotaryPositions(SharedPositions):
             at_q = at_k = batch.positions
         q = Angles.of(at_q, self.head_width, base)
         return Rotation(q, q if at_k is at_q else Angles.of(at_k, self.head_width, base))
+
+    def as_table(self, n: int) -> PositionTable:
+        """The cosines of the angles of the first n positions, in layers without a local window."""
+        cosines = Angles.of(torch.arange(n)[None], self.head_width, self.base).cos[0, 0]
+        return PositionTable(cosines, 0, "position", "pair of dimensions")
 
 
 def bases(name: str) -> tuple[float, float] | None:

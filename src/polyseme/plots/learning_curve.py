@@ -56,15 +56,15 @@ def learning_curve(training: Points, held_out: Points, *, unigram_entropy: float
     return svg_file(title, [*parts, *svg_legend(legend)])
 
 
-def svg_file(title: str, parts: Sequence[str], *, height: int = HEIGHT) -> str:
+def svg_file(title: str, parts: Sequence[str], *, height: int = HEIGHT, width: int = WIDTH) -> str:
     """A picture with a title above its parts."""
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}" role="img">',
             f"<title>{escaped(title)}</title>",
             f"<style>{_STYLE}</style>",
-            f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+            f'<rect class="paper" width="{width}" height="{height}"/>',
             svg_text(_LEFT, 30, title, "title"),
             *parts,
             "</svg>",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polyseme.files.reading_options import TextOptions
-from polyseme.options import Options, callback, doc, option
+from polyseme.options import Options, callback, doc, option, output_option
 from polyseme.packaged_models import default_in_words
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def model_option(verb: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(Options):
-    """What `show` takes: which model is used."""
+class ModelOption(Options):
+    """Which model is used."""
 
     model: AnyPath | Model | None = model_option("show")
 
@@ -54,17 +54,21 @@ class ShowOptions(Options):
 class DeviceOption(Options):
     """Where a model runs."""
 
+    section: ClassVar[str] = "Computation"
+
     device: str = option("auto", "Device: auto (a GPU if there is one), cpu, cuda, cuda:N.", "DEVICE")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceOptions(ShowOptions, DeviceOption):
+class DeviceOptions(ModelOption, DeviceOption):
     """Which model runs, and where."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions(DeviceOptions):
     """Which model runs, where, and in which precision."""
+
+    section: ClassVar[str] = "Computation"
 
     dtype: Dtype = option(
         "auto",
@@ -77,6 +81,8 @@ class LoadOptions(DeviceOptions):
 @dataclass(frozen=True, kw_only=True)
 class BatchOption(Options):
     """How many pieces run together."""
+
+    section: ClassVar[str] = "Computation"
 
     batch_pieces: int | None = option(None, "Batch size, in pieces.", "N", default="2048; on a GPU 65536")
 
@@ -94,8 +100,21 @@ class ForceOption(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShowOptions(ModelOption, ForceOption):
+    """What `show` takes."""
+
+    output: AnyPath | None = output_option(
+        "Output file with pictures of who sees whom, layer by layer, and of the positions: a page (.html) or the "
+        "pictures alone (.svg)."
+    )
+    length: int = option(12, "Sequence length, in pieces, of the pictures of who sees whom.", "N")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RayOption(Options):
     """Whether the workers of a Ray cluster do the work."""
+
+    section: ClassVar[str] = "Computation"
 
     ray: str | None = option(
         None,
@@ -110,6 +129,8 @@ class RayOption(Options):
 class CostOption(Options):
     """What energy and devices cost."""
 
+    section: ClassVar[str] = "Computation"
+
     cost_rates: Mapping[str, Any] | None = option(
         None,
         "Rate for the cost ledger: kg_per_kwh=0.05, price_per_kwh=0.2, price_per_device_hour=2; may be given several "
@@ -123,6 +144,8 @@ class CostOption(Options):
 @dataclass(frozen=True, kw_only=True)
 class LayerOptions(Options):
     """Which vectors of a word are taken."""
+
+    section: ClassVar[str] = "Vectors"
 
     layer: str | int = option(
         -1,
@@ -142,6 +165,8 @@ class LayerOptions(Options):
 @dataclass(frozen=True, kw_only=True)
 class StackOption(Options):
     """Which of two stacks is read."""
+
+    section: ClassVar[str] = "Vectors"
 
     stack: Stack = option(
         "encoder",
