@@ -268,7 +268,7 @@ class Model:
         """
         if not self.path:
             raise ModelError(
-                "The model comes from no folder, so that it has no task's head. Load one that finetune wrote."
+                "The model comes from no folder, so that it has no task head. Load a model that finetune wrote."
             )
         files, folder = later("polyseme.transfer.task_folder"), model_folder(Path(self.path))
         shared = self.bundle if next(self.bundle.encoder.parameters()).dtype == torch.float32 else None

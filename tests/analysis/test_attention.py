@@ -170,7 +170,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         read_attention(bert.bundle, "  ")
     with pytest.raises(OptionError, match="has one stack"):
         read_attention(bert.bundle, SENTENCE, target=SENTENCE)
-    with pytest.raises(InputError, match="of one whole source"):
+    with pytest.raises(InputError, match="belongs to one whole source"):
         read_attention(bart.bundle, "Dawn broke. " * 40, target="Dawn")
     with pytest.raises(InputError, match="The target has no words"):
         read_attention(bart.bundle, SENTENCE, target=" ")

@@ -200,7 +200,7 @@ def test_a_rough_sum_is_reported() -> None:
     ).eval()
     settings: dict[str, Any] = {"name": "", "data": "", "label": None, "word": None, "baseline": None}
     findings = attribute_items(model, [ITEM], method="integrated-gradients", steps=1, **settings)
-    assert any("Take more steps: --steps 4" in note for note in findings.notes)
+    assert any("Use more steps: --steps 4" in note for note in findings.notes)
 
 
 def test_long_texts_are_reported(folders: dict[str, Path]) -> None:
@@ -212,17 +212,23 @@ def test_long_texts_are_reported(folders: dict[str, Path]) -> None:
     with pytest.raises(InputError, match="reads 40 at once"):
         Attributor(formula_model("bert", frozen=True)).read(Item(text="broke " * 60))
     tags = polyseme.attribute("broke " * 60 + "Dawn", model=folders["tag"], word="Dawn", steps=1)
-    assert "windows; the one with the word" in tags.notes[0]
+    assert "windows; the window with the word" in tags.notes[0]
+
+
+def test_a_word_that_occurs_several_times_is_reported(folders: dict[str, Path]) -> None:
+    findings = polyseme.attribute("the vase and the crane", word="the", model=folders["tag"], steps=3)
+    assert findings.texts[0].tagged == 0
+    assert "'the' occurs 2 times in 'the vase and the crane'; the tag of the first" in findings.notes[0]
 
 
 @pytest.mark.parametrize(
     ("model", "options", "error", "message"),
     [
         ("classify", {"texts": "Dawn", "label": "god"}, OptionError, "no label 'god'. Did you mean 'good'"),
-        ("classify", {"texts": "Dawn", "word": "Dawn"}, OptionError, "judges whole texts"),
+        ("classify", {"texts": "Dawn", "word": "Dawn"}, OptionError, "labels whole texts"),
         ("tag", {"texts": "Dawn broke"}, OptionError, "Name the word"),
         ("tag", {"texts": "Dawn broke", "word": "brok"}, InputError, "does not occur.*Did you mean 'broke'"),
-        ("pair", {"texts": "Dawn broke"}, InputError, "two texts together: give both. Got 1"),
+        ("pair", {"texts": "Dawn broke"}, InputError, "two texts together. Name both. Got 1"),
         ("number", {"texts": "Dawn", "label": "good"}, OptionError, "It predicts numbers"),
         ("classify", {"texts": "Dawn", "steps": 0}, OptionError, "at least 1"),
         ("classify", {"texts": "Dawn", "method": "integrated"}, OptionError, "Did you mean 'integrated-gradients'"),
@@ -241,7 +247,7 @@ def test_bad_input(
 def test_models_that_have_no_score_to_attribute(tmp_path: Path) -> None:
     tiny_model("bert").save(tmp_path / "bert")
     for model in (tmp_path / "bert", tiny_model("bert")):
-        with pytest.raises(ModelError, match=r"no task's head.*polyseme finetune"):
+        with pytest.raises(ModelError, match=r"no task head.*polyseme finetune"):
             polyseme.attribute("Dawn broke", model=model)
     with pytest.raises(ModelError, match="task 'span'"):
         Attributor(build_task_model(tiny_model("bert").bundle, kind="span", head="linear", max_pieces=40))

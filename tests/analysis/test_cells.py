@@ -284,7 +284,8 @@ def test_hostile_text_is_only_text(model: str, hostile: str, tmp_path: Path) -> 
         names = {name for _, about in read.elements for name in about}
         assert not any(name.startswith("on") or name in ("src", "href", "style") for name in names)
         [shown] = read.texts
-        assert shown == re.sub("[\x00-\x08\x0b-\x1f]", "\ufffd", text)
+        ended = shown.replace("\u202c", "")  # the page ends the text's marks of direction
+        assert ended == re.sub("[\x00-\x08\x0b-\x1f]", "\ufffd", text)
     assert "script-src 'none'" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
@@ -334,7 +335,7 @@ def test_other_models_have_no_cells(family: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "Name a cell by its number, or a property"),
+        ({}, "Name a cell by its number .*, or a property"),
         ({"cell": 24}, "Layer 3 has cells 0 to 23. Got 24"),
         ({"cell": 16, "value": "output"}, "Layer 3 has cells 0 to 15. Got 16"),
         ({"cell": -1}, "Got -1"),
@@ -359,7 +360,7 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
     ("text", "property", "message"),
     [
         ("", None, "no pieces"),
-        ("Dawn broke.", "inside quotes", "the same all over the text"),
+        ("Dawn broke.", "inside quotes", "the same value everywhere in the text"),
         ("Dawn broke.", lambda text: [1.0], "one finite number for each of the text's 11 characters"),
         ("Dawn broke.", lambda text: [float("nan")] * 11, "one finite number"),
         ("Dawn broke.", lambda text: None, "one finite number"),

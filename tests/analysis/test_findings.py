@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,11 @@ def test_every_form_has_the_rows_and_the_sources(findings: Counted, tmp_path: Pa
     assert list(pandas.DataFrame(findings.records())["count"]) == [2, 1]
     assert "0.6667" in repr(findings)
     assert "srcdoc" in findings._repr_html_()
+
+
+def test_a_path_with_a_comma_is_one_model(findings: Counted) -> None:
+    named = dataclasses.replace(findings, model="models/small,tuned")
+    assert named.sources()["model"] == "small,tuned"
 
 
 def test_an_output_is_refused_before_any_work(findings: Counted, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from polyseme.errors import InputError, ModelError, OptionError, PolysemeError
 from polyseme.filling.choose_filler import sentinels_of
 from polyseme.filling.row_log_probs import DecoderSteps
 from polyseme.taken_layers import with_layers
+from scoring.test_two_way import elmo
 from tiny_models import tiny_model
 
 MASKED = ["bert", "roberta", "albert", "modernbert"]
@@ -47,6 +48,27 @@ def test_the_top_layer_of_a_causal_model_is_what_score_returns(family: str) -> N
     expected = [each for each in scored.piece_log_probs if not math.isnan(each)]
     np.testing.assert_allclose(own, expected, rtol=1e-4, atol=1e-5)
     assert findings.places[-1].target is None
+
+
+@pytest.mark.filterwarnings("ignore:.* words that the model's output vocabulary lacks")
+@pytest.mark.parametrize(("half", "order"), [("forwards", "left-to-right"), ("backwards", "right-to-left")])
+@pytest.mark.parametrize("family", ["elmo", "flair"])
+def test_the_top_layer_of_a_half_is_what_score_returns(family: str, half: str, order: str) -> None:
+    model = elmo() if family == "elmo" else tiny_model(family)
+    findings = polyseme.lens(TEXT, model=model, top=10**6, half=half)
+    [scored] = model.score([TEXT], order=order)
+    own = [
+        math.log(dict(zip(place.layers[-1].pieces, place.layers[-1].probabilities, strict=True))[place.target])
+        for place in findings.places
+        if place.target is not None
+    ]
+    np.testing.assert_allclose(own, scored.piece_log_probs, rtol=1e-4, atol=1e-5)
+    assert findings.places[0 if half == "backwards" else -1].target is None
+    assert len(findings.places[0].layers) == model.bundle.config.depth + 1
+    assert {"forwards": "next in the text", "backwards": "previous in the text"}[half] in findings.header()
+    assert f"{half[:-1]} half of a two-way model" in findings.notes[-1]
+    if half == "forwards":
+        assert polyseme.lens(TEXT, model=model, top=10**6).records() == findings.records()
 
 
 @pytest.mark.parametrize("family", [*(family for family in MASKED if family != "albert"), *CAUSAL[:3]])
@@ -101,7 +123,7 @@ def test_layers_of_another_width_are_left_out_and_reported() -> None:
     model = tiny_model("awd-lstm", width=24)
     findings = polyseme.lens(TEXT, model=model)
     assert {each["layer"] for each in findings.records()} == {0, 3}
-    assert "Layers 1, 2 have another width" in findings.notes[0]
+    assert "is not the 16 that the output reads: layers 1, 2." in findings.notes[0]
 
 
 def test_a_page_of_many_places_is_a_grid() -> None:
@@ -119,12 +141,13 @@ def test_a_page_of_many_places_is_a_grid() -> None:
         ("lstm", "Dawn [MASK].", InputError, "predicts the next piece"),
         ("gpt2", "broke " * 60, InputError, "the model reads 40 at once"),
         ("bert", "[MASK] " + "broke " * 60, InputError, "the model reads 40 at once"),
-        ("bart", "[MASK] broke [MASK]", InputError, "2 masks.*Leave one"),
+        ("bart", "[MASK] broke [MASK]", InputError, "2 masks.*Keep one"),
         ("t5", "Dawn broke", InputError, "no mask"),
         ("xlnet", "Dawn broke", ModelError, "in any order.*use score"),
-        ("elmo", "Dawn broke", ModelError, "two directions.*use score"),
+        ("elmo", "Dawn broke", ModelError, "the words of its softmax"),
+        ("flair", "Dawn [MASK].", InputError, "predicts the next piece"),
         ("seq2seq", "Dawn broke", ModelError, "writes another text"),
-        ("static", "Dawn broke", ModelError, "'lens' reads what a model predicts.*-m english-encoder"),
+        ("static", "Dawn broke", ModelError, "'lens' shows predictions.*-m english-encoder"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused(family: str, text: str, error: type[PolysemeError], message: str) -> None:
@@ -141,5 +164,9 @@ def test_a_translator_is_refused_whichever_way_its_encoder_reads(reads: str) -> 
 def test_options_that_make_no_sense() -> None:
     with pytest.raises(OptionError, match="at least 1"):
         polyseme.lens("Dawn [MASK]", model=tiny_model("bert"), top=0)
+    with pytest.raises(OptionError, match="Leave --half out"):
+        polyseme.lens("Dawn [MASK]", model=tiny_model("bert"), half="backwards")
+    with pytest.raises(OptionError, match="Did you mean 'backwards'"):
+        polyseme.lens("Dawn", model=tiny_model("flair"), half="backward")
     with pytest.raises(OptionError, match=r"must end in \.html"):
         polyseme.lens("Dawn [MASK]", model=tiny_model("bert"), output="lens.pdf")

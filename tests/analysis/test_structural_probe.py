@@ -206,7 +206,7 @@ def test_measures_are_those_of_the_paper_by_plain_loops() -> None:
 @pytest.fixture(scope="module")
 def findings() -> StructuralFindings:
     marked = Tree((HOSTILE, *"abcdef"), (0, 1, 2, 3, 4, 5, 6), ("dep",) * 7, ("X",) * 7)
-    treebank = Treebank(random_trees(20), [marked, *random_trees(8, 1)], "random trees: chosen on 20")
+    treebank = Treebank(random_trees(20), [marked, *random_trees(8, 1)], "random trees: selected on 20")
     settings = StructuralSettings(rank=4, epochs=2)
     return probe_structure(
         tiny_model("bert").bundle, treebank, settings, model="tiny", layers=[0, 3], seeds=(0, 1), random=True
@@ -260,7 +260,7 @@ def test_probe_reads_trees_on_request(tmp_path: Path) -> None:
     assert [each["layer"] for each in found.records()] == [None, 0, 3]
     assert "root accuracy" in (tmp_path / "trees.html").read_text(encoding="utf-8")
     halves = polyseme.probe("tag", train=train, **options)
-    assert "trained on 10 sentences, read on 10 others" in halves.data
+    assert "trained on 10 sentences, evaluated on 10 others" in halves.data
     for refused, problem in (
         ({"control": True}, "'control' is for probes of labels"),
         ({"layers": "mix"}, "single layers"),

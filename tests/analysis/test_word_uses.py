@@ -116,7 +116,7 @@ def test_the_matrix_is_of_given_sentences_or_of_the_uses_that_differ_most(model:
 def test_a_draw_is_reported_and_repeatable(model: Model) -> None:
     first, second = (polyseme.uses("broke", model=model, source=TEXTS, max_uses=2, seed=3) for _ in range(2))
     assert first.records() == second.records()
-    assert "2 of its 5 uses were drawn." in first.notes
+    assert "2 of its 5 uses were sampled." in first.notes
     assert first.seeds == (3,)
 
 

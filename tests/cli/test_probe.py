@@ -28,7 +28,7 @@ def test_a_table_with_baselines_and_json(run: Run, files: Path, tiny: Path) -> N
     assert (read["records"][0]["layer"], read["split"], read["n_labels"]) == ("3", "test", 4)
     mixed = run(*command, "--layers", "mix", "--max-items", 8, "-o", files / "mix.html")
     assert mixed.out.splitlines()[2].split()[0] == "mix"
-    assert "The mix of all layers scores" in (files / "mix.html").read_text(encoding="utf-8")
+    assert "The mix of all layers labels" in (files / "mix.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_a_table_with_baselines_and_json(run: Run, files: Path, tiny: Path) -> N
         (("--layers", "mean:0:1"), "all, numbers, and mix"),
         (("--layers", "mix", "--control"), "all,mix"),
         (("--unit", "arc"), "Did you mean 'arcs'?"),
-        (("--unit", "spans"), "ask for words"),
-        (("--label", "Tense"), "have the one label 'Past'"),
-        (("--split", "train"), "Figures are of dev or test"),
+        (("--unit", "spans"), "Use --unit words"),
+        (("--label", "Tense"), "have the same label, 'Past'"),
+        (("--split", "train"), "must be dev or test"),
         (("--l2", "0"), "must be above 0"),
         (("--probe", "mlp", "--code-length"), "linear probes"),
         (("--seeds", "0"), "at least one seed"),

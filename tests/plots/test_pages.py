@@ -163,6 +163,23 @@ def test_data_come_back_as_they_were_given(text: str) -> None:
 
 def test_control_characters_are_replaced() -> None:
     assert escaped("a\x00b\x1b\tc\n<&\"'") == "a\ufffdb\ufffd\tc\n&lt;&amp;&quot;&#x27;"
+    assert escaped("a\r\nb") == "a\r\nb", "browsers read it as one line end"
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("plain \u202c\u2069", ""),
+        ("\u202egnp.exe", "\u202c"),
+        ("\u202ea\u202cb", ""),
+        ("\u2067a\u202bb", "\u202c\u2069"),
+        ("\u2067a\u202bb\u2069", ""),
+        ("\u202ea\u2066b\u202cc", "\u2069\u202c"),
+    ],
+)
+def test_marks_of_direction_end_with_their_text(text: str, ends: str) -> None:
+    """By the rules of UAX 9: an isolate's end ends the embeddings inside it, an embedding's end no isolate."""
+    assert escaped(text) == text + ends
 
 
 def test_a_page_without_a_script_lets_none_run() -> None:

@@ -68,7 +68,7 @@ class PatchFindings(Findings):
         return [[(each - self.corrupted_difference) / gap for each in layer] for layer in self.differences]
 
     def title(self) -> str:
-        return f"What brings back “{self.answer}” over “{self.against}”"
+        return f"What restores “{self.answer}” over “{self.against}”"
 
     def records(self) -> list[dict[str, Any]]:
         """One per layer and word."""
@@ -107,14 +107,14 @@ class PatchFindings(Findings):
         return "\n".join(
             [
                 *(
-                    f'<p dir="auto">{name}: <b>{escaped(text)}</b> <span class="faint">log p({escaped(self.answer)}) − '
+                    f'<p>{name}: <bdi><b>{escaped(text)}</b></bdi> <span class="faint">log p({escaped(self.answer)}) − '
                     f"log p({escaped(self.against)}) = {value:+.3f}</span></p>"
                     for name, text, value in sentences
                 ),
                 shaded_table(["", *self._headings()], rows[::-1], spelled=_spelled, low=0.0, high=1.0),
-                '<p class="faint">Each cell: the clean state of this word in this layer was put into the run of the '
-                "corrupted sentence. 0: the answers are as likely as in the corrupted sentence; 1: as in the clean "
-                "one. The columns of a layer need not sum to 1.</p>",
+                '<p class="faint">For each cell, the clean state of this word in this layer was copied into the run of '
+                "the corrupted sentence. 0: the difference of the answers is that of the corrupted sentence; 1: that "
+                "of the clean one. The columns of a layer need not sum to 1.</p>",
             ]
         )
 
@@ -127,28 +127,33 @@ class Patching:
     """Two rows of one model, and the difference of two answers in the second with states of the first in it."""
 
     def __init__(self, bundle: Bundle, clean: str, corrupted: str) -> None:
+        if row_kind(bundle) == "two-way":
+            raise ModelError(
+                "patch is for masked and causal models; this one predicts in two directions. Use another model, such "
+                "as the packaged ones: -m english-encoder, -m english-decoder."
+            )
         if row_kind(bundle) not in ("masked", "causal", None):
             raise ModelError(
-                "patch is for masked and causal models of one stack; this one has a decoder that reads a source."
+                "patch is for masked and causal models with one stack; this one has a decoder that reads a source. Use "
+                "another model, such as the packaged ones: -m english-encoder, -m english-decoder."
             )
         self.rows = [prediction_row(bundle, text, verb=PatchFindings.verb) for text in (clean, corrupted)]
         self.modules = self.rows[0].stack.layer_modules()
         if not self.modules:
             raise ModelError(
-                f"The layers of an encoder of kind {bundle.config.kind!r} cannot be patched one by one here. Take a "
+                f"The layers of an encoder of kind {bundle.config.kind!r} cannot be patched one by one. Use a "
                 "Transformer, or a recurrent language model without skip connections."
             )
         for row in self.rows:
             if row_kind(bundle) == "masked" and len(row.places) > 1:
-                raise InputError(f"A sentence has {len(row.places)} masks, and the answer is at one. Leave one.")
+                raise InputError(f"A sentence has {len(row.places)} masks, but only one answer. Keep one mask.")
         self.columns = [columns_of(row, text) for row, text in zip(self.rows, (clean, corrupted), strict=True)]
         n_words = [len(each) for each in self.columns]
         if n_words[0] != n_words[1]:
             n_specials = sum(start == end for start, end in self.rows[0].spans.tolist())
             raise InputError(
-                f"The sentences must have the same number of words, since states are put in place word by word. "
-                f"{clean!r} has {n_words[0] - n_specials}, {corrupted!r} has {n_words[1] - n_specials}. Change one "
-                "word for another."
+                f"The sentences must have the same number of words, since states are copied word by word. {clean!r} "
+                f"has {n_words[0] - n_specials}, {corrupted!r} has {n_words[1] - n_specials}. Replace words one by one."
             )
         self.answers = (0, 0)
         self.clean_states = self._recorded()
@@ -287,8 +292,8 @@ def patch_sentences(
     tokenizer = bundle.text_tokenizer
     if kind == "masked" and marked[0] is None and not all(len(tokenizer.encode_with_masks(t).words) for t in sentences):
         raise InputError(
-            "A sentence has no place for an answer. Mark the answers in brackets, as in “The keys [are] here.” and "
-            "“The key [is] here.”, or write [MASK] in both."
+            "A sentence does not mark the place of its answer. Mark the answers in brackets, as in “The keys [are] "
+            "here.” and “The key [is] here.”, or write [MASK] in both."
         )
     for number, mark in enumerate(marked):
         if mark is not None:
@@ -304,15 +309,15 @@ def patch_sentences(
     names = tokenizer.pieces(ids)
     if ids[0] == ids[1]:
         raise InputError(
-            f"Both answers are {names[0]!r}, so that there is no difference to recover. Name two: --answer WORD "
-            "--against WORD."
+            f"Both answers are {names[0]!r}, so that there is no difference to restore. Name two: --answer WORD "
+            "--against WORD (answer=…, against=…)."
         )
     patching.answers = (ids[0], ids[1])
     differences = (patching.unpatched(0), patching.unpatched(1))
     if abs(differences[0] - differences[1]) < SMALLEST:
         raise InputError(
-            f"The two sentences make {names[0]!r} and {names[1]!r} alike: there is no difference to recover. Take "
-            "other sentences, or other answers."
+            f"Both sentences give {names[0]!r} and {names[1]!r} the same difference of log-probabilities: there is "
+            "nothing to restore. Use other sentences, or other answers."
         )
     n_layers, n_columns = len(patching.modules), len(patching.columns[0])
     patched = []
@@ -323,7 +328,7 @@ def patch_sentences(
     notes = []
     if patching.uneven:
         notes.append(
-            f"Words with other numbers of pieces are aligned by their last pieces: {', '.join(patching.uneven)}."
+            f"Words with different numbers of pieces are aligned by their last pieces: {', '.join(patching.uneven)}."
         )
     one = patching.rows[1].tally()
     runs = n_layers * n_columns + 5
@@ -361,7 +366,7 @@ def _piece_of(tokenizer: Tokenizer, text: str, word: str) -> int:
     if len(pieces) != 1:
         spelled = ", ".join(tokenizer.pieces(pieces)) or "none"
         raise InputError(
-            f"The answer {word!r} must be one piece of the model's vocabulary. It has {len(pieces)} ({spelled}). Take "
+            f"The answer {word!r} must be one piece of the model's vocabulary. It has {len(pieces)} ({spelled}). Use "
             "another word."
         )
     return pieces[0]

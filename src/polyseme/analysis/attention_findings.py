@@ -22,12 +22,12 @@ HEADINGS: dict[Part, str] = {
 ROLLOUT = "rollout"
 """The name that rollout has among a layer's heads."""
 READ_LAST = (
-    "A row of the decoder is the word that it has read last; what it looks at there decides which word it writes next."
+    "Each row of the decoder is the word that it has just read; what it looks at there decides which word comes next."
 )
 
 
 class Link(NamedTuple):
-    """The strongest attention of a layer between two words that are not neighbors, or from a word to the source."""
+    """The strongest attention of a layer between two words that are not adjacent, or from a word to the source."""
 
     head: int
     row: int
@@ -143,9 +143,9 @@ class AttentionFindings(Findings):
 
 
 EXPLAINED = (
-    '<p class="faint">Of all attention that the words of a layer give, averaged over its heads: how much goes to '
-    "special pieces, to the word itself, to the word before and to the word after; and the strongest link of any head "
-    "between two words that are not neighbors.</p>"
+    '<p class="faint">For each layer, averaged over its words and heads: the share of attention that goes to special '
+    "pieces, to the word itself, to the word before and to the word after; and the strongest link of any head between "
+    "two words that are not adjacent.</p>"
 )
 
 

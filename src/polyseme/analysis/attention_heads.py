@@ -179,11 +179,11 @@ class AttentionHeads(Findings):
 
     def page_body(self) -> str:
         parts = [
-            "<p>Of each relation the attention head that follows it best, named by layer and number (layers count from "
-            "1, heads from 0): the share of words whose most attended word is the one that the dependency leads to, "
-            "special pieces and the word itself left out. A head is chosen on other sentences than it is read on. "
-            "Beside it the best fixed offset, chosen in the same way. ± is the standard error, as of independent "
-            "words.</p>",
+            "<p>For each relation, the attention head that follows it best, named by layer and number (layers count "
+            "from 1, heads from 0). Accuracy is the share of words whose most attended word, other than special pieces "
+            "and the word itself, is the one that the dependency leads to. It is measured on other sentences than "
+            "those on which the head was selected. The best fixed offset is selected in the same way. ± is the "
+            "standard error, assuming independent words.</p>",
             figures_table(self.header(), self.rows(), names=2),
             "<h2>By layer and head</h2>",
         ]
@@ -203,8 +203,8 @@ class AttentionHeads(Findings):
         positional = _listed(self.positional())
         specials = _listed(self.on_specials())
         parts.append(
-            f"<p>Positional heads, whose most attended word is the one before or the next in at least "
-            f"{POSITIONAL:.0%} of all places: {escaped(positional)}.</p>"
+            f"<p>Positional heads, whose most attended word is the one before or the next one for at least "
+            f"{POSITIONAL:.0%} of all words: {escaped(positional)}.</p>"
             f"<p>Heads that give at least half of their weight to a special piece: {escaped(specials)}.</p>"
         )
         maps = "".join(
@@ -318,7 +318,7 @@ def chosen_relations(treebank: Treebank, relations: Sequence[str], min_count: in
     if not frequent:
         most = next((f"; the most frequent, {name}, {count:,} times" for name, count in test.most_common()), "")
         raise OptionError(
-            f"No relation occurs {min_count:,} times in both parts of the treebank{most}. Take more sentences, or a "
+            f"No relation occurs {min_count:,} times in both parts of the treebank{most}. Use more sentences, or a "
             "lower --min-count (min_count=…)."
         )
     return frequent
@@ -329,8 +329,8 @@ def _no_relation(name: str, train: Counter[str], test: Counter[str]) -> OptionEr
         return OptionError(f"The relation {name!r} leads to no word, so that no head can follow it. Leave it out.")
     if name in train or name in test:
         return OptionError(
-            f"The relation {name!r} occurs {train[name]:,} times where heads are chosen and {test[name]:,} times where "
-            "they are read, and both are needed. Take more sentences, or leave it out."
+            f"The relation {name!r} occurs {train[name]:,} times in the sentences for selection and {test[name]:,} "
+            "times in those for evaluation; both are needed. Use more sentences, or leave it out."
         )
     known = sorted(each for each in train if test[each])
     return OptionError(f"The relation {name!r} does not occur in the treebank. {nearest(name, known)}")
@@ -384,12 +384,12 @@ def _notes(bundle: Bundle, reader: SentenceAttention, left_out: int, n_test: int
     notes = []
     if reader.n_too_long:
         notes.append(
-            f"{reader.n_too_long:,} of {n_train + n_test:,} sentences have more than the {bundle.config.window:,} "
-            f"pieces that the model reads at once, and were left out ({left_out:,} of those that heads are chosen on)."
+            f"{reader.n_too_long:,} of {n_train + n_test:,} sentences are longer than the {bundle.config.window:,} "
+            f"pieces that the model reads at once, and were left out ({left_out:,} of those for selection)."
         )
     if bundle.config.direction == "causal":
         notes.append(
-            "The model reads from left to right: no word attends to a later one, so that a dependency is followed only "
-            "where it leads to the left."
+            "The model reads from left to right: no word attends to a later one, so that heads can only follow "
+            "dependencies that lead to the left."
         )
     return notes

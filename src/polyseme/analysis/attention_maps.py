@@ -181,8 +181,8 @@ def read_attention(
         raise no_attentions(bundle)
     if target is not None and bundle.decoder is None:
         raise OptionError(
-            "A target is what a decoder writes, and the model has one stack. Leave it out, or take a model with two, "
-            "such as BART or T5."
+            "A target is the text that a decoder writes, and the model has one stack. Leave the target out, or use a "
+            "sequence-to-sequence model such as BART or T5."
         )
     document = to_document(text, 0)
     encoded = bundle.text_tokenizer.encode(document)
@@ -196,12 +196,12 @@ def read_attention(
     if len(windows) > 1:
         if target is not None:
             raise InputError(
-                f"The text makes {len(encoded):,} pieces, and the model reads {room:,} of a source at once, beside the "
-                "specials. A target is of one whole source: shorten the text."
+                f"The text has {len(encoded):,} pieces, and the model reads at most {room:,} at once, without special "
+                "pieces. A target belongs to one whole source: shorten the text, or leave the target out."
             )
         reading.notes.append(
-            f"The text makes {len(encoded):,} pieces, and the model reads {room:,} at once, beside the specials. So it "
-            f"was read in {len(windows)} windows, as embed reads it, and each is drawn by itself."
+            f"The text has {len(encoded):,} pieces, and the model reads at most {room:,} at once, without special "
+            f"pieces. It was read in {len(windows)} windows, as embed reads it; each window has its own section."
         )
     reading.tally.documents, reading.tally.words = 1, len(document.words)
     reader = _Reader(bundle, reading, as_pieces=pieces, with_rollout=with_rollout)
@@ -219,7 +219,7 @@ def _check_size(bundle: Bundle, windows: Sequence[Window]) -> None:
     n_weights = bundle.config.n_layers * bundle.config.n_heads * sum((end - start) ** 2 for start, end, *_ in windows)
     if n_weights > MOST_WEIGHTS:
         raise InputError(
-            f"The text makes {windows[-1].end:,} pieces, and so {n_weights:,} attention weights over all layers, heads "
+            f"The text has {windows[-1].end:,} pieces, and so {n_weights:,} attention weights over all layers, heads "
             f"and windows; at most {MOST_WEIGHTS:,} are shown. Shorten it."
         )
 
@@ -288,7 +288,7 @@ class _Reader:
         if target is None:
             target = _written_text(self.bundle, source)
             if target is not None:
-                notes.append(f"The target is what the model writes from the text (greedy): {target!r}.")
+                notes.append(f"The target is the text that the model generates (greedy decoding): {target!r}.")
             else:
                 notes.append("The model has no output to write with, so the target is the text itself.")
                 start, end = window.start, window.end
@@ -302,7 +302,7 @@ class _Reader:
         room = decoder_of(self.bundle).config.window
         if room is not None and len(framed.ids) > room:
             end -= len(framed.ids) - room
-            notes.append(f"Of the target the first {end - start:,} pieces are shown: the decoder reads no more.")
+            notes.append(f"Only the first {end - start:,} pieces of the target are shown: the decoder reads no more.")
             framed = self._behind(encoded, start, end)
         return self._row(framed, document, encoded, start, end)
 

@@ -145,9 +145,9 @@ class AttributionFindings(Findings):
                 '<p class="scale">against the label<i class="both"></i>for it</p>',
                 *(self._section(each) for each in self.texts),
                 "</div>",
-                f'<p class="faint">By {escaped(self._method())}. '
-                "Shades are shares of the largest attribution of the text. The score is the head's, before "
-                "probabilities are made of it.</p>",
+                f'<p class="faint">Method: {escaped(self._method())}. '
+                "The largest attribution of each text has the darkest shade. The score is the output of the head "
+                "before the softmax.</p>",
             ]
         )
 
@@ -204,7 +204,7 @@ def attribute_items(
     texts = []
     tally = Tally()
     for number, (item, prediction) in enumerate(zip(items, predictions, strict=True)):
-        tagged = _tagged_word(attributor, item, word)
+        tagged = _tagged_word(attributor, item, word, notes)
         read = attributor.read(item, tagged)
         chosen, probability, pick = _target(model, prediction, label, tagged, read.first_word)
         attributed = attributor.attribute(read, pick, method=method, steps=steps)
@@ -224,11 +224,12 @@ def attribute_items(
     if inexact and method == "integrated-gradients":
         worst = max(texts[n - 1].attributed.error for n in inexact)
         notes.append(
-            f"Attributions miss the difference of the scores by more than {100 * MOST_ERROR:.0f}% in {len(inexact)} of "
-            f"{len(texts)} texts (by {100 * worst:.0f}% at most). Take more steps: --steps {4 * steps}."
+            f"The sum of attributions differs from the difference of the scores by more than {100 * MOST_ERROR:.0f}% "
+            f"in {len(inexact)} of {len(texts)} texts (by {100 * worst:.0f}% at most). Use more steps: --steps "
+            f"{4 * steps}."
         )
     if getattr(model.head, "chain", None) is not None:
-        notes.append("The score is the word's own; what the CRF adds for neighboring tags is left out.")
+        notes.append("The score is the word's own, without the CRF's scores of adjacent tags.")
     return AttributionFindings(
         model=name,
         data=data,
@@ -241,13 +242,13 @@ def attribute_items(
     )
 
 
-def _tagged_word(attributor: Attributor, item: Item, word: str | None) -> int | None:
-    """The number of the word whose tag is attributed; None: the whole text is judged."""
+def _tagged_word(attributor: Attributor, item: Item, word: str | None, notes: list[str]) -> int | None:
+    """The number of the word whose tag is attributed; None: the whole text is labeled."""
     if not attributor.kind.labels_words:
         if word is not None:
             raise OptionError(
-                f"The model judges whole texts (task {attributor.kind.name!r}), so that no word's tag is attributed. "
-                "Leave --word out (word=…)."
+                f"The model labels whole texts (task {attributor.kind.name!r}) and does not tag words. Leave --word "
+                "out (word=…)."
             )
         return None
     words = list(given_words(item))
@@ -256,6 +257,11 @@ def _tagged_word(attributor: Attributor, item: Item, word: str | None) -> int | 
     if word not in words:
         raise InputError(
             f"The word {word!r} does not occur in {cell(item.text)!r}. {nearest(word, dict.fromkeys(words))}"
+        )
+    if words.count(word) > 1:
+        notes.append(
+            f"The word {word!r} occurs {words.count(word)} times in {cell(item.text)!r}; the tag of the first is "
+            "attributed."
         )
     return words.index(word)
 

@@ -103,7 +103,7 @@ class Attributor:
         self.baseline: Baseline = baseline or ("pad" if can_pad else "zero")
         if self.baseline != "zero" and not (plain and self.baseline in tokenizer.specials):
             raise OptionError(
-                f"The model has no {self.baseline} piece that could be a baseline. Take --baseline zero (baseline=…)."
+                f"The model has no {self.baseline} piece that could be a baseline. Use --baseline zero (baseline=…)."
             )
         decoder = self.bundle.decoder if model.config.stack == "decoder" else None
         modules = [(module, 0) for module in self.bundle.encoder.token_modules()]
@@ -113,7 +113,7 @@ class Attributor:
         if not self.modules:
             raise ModelError(
                 f"attribute follows scores back to the vectors of pieces, and an encoder of kind "
-                f"{self.bundle.config.kind!r} has no lookup that it knows. Take a Transformer or a recurrent model."
+                f"{self.bundle.config.kind!r} has no lookup that it supports. Use a Transformer or a recurrent model."
             )
 
     # --- items to rows ------------------------------------------------------------------------------------------------
@@ -143,8 +143,8 @@ class Attributor:
         [row] = rows if word is None else [each for each in rows if 0 <= word - each.first_word < each.n_words]
         if len(rows) > 1:
             notes.append(
-                f"The text is read in {len(rows)} windows; the one with the word has words {row.first_word + 1:,} to "
-                f"{row.first_word + row.n_words:,}."
+                f"The text is read in {len(rows)} windows; the window with the word contains words "
+                f"{row.first_word + 1:,} to {row.first_word + row.n_words:,}."
             )
         places = [(0, int(first), int(last)) for first, last in row.text.words]
         if row.second is not None:
@@ -158,8 +158,8 @@ class Attributor:
         framed = tokenizer.frame(encoded.ids)
         if window is not None and len(framed.ids) > window:
             raise InputError(
-                f"The text makes {len(framed.ids):,} pieces, specials included; the model reads {window:,} at once. "
-                "Shorten it, to have a score attributed."
+                f"The text has {len(framed.ids):,} pieces, special pieces included; the model reads {window:,} at "
+                "once. Shorten the text."
             )
         return Text(framed.ids, framed.segments, 0, encoded.words + framed.offset)
 
@@ -310,19 +310,22 @@ def _check_model(model: TaskModel) -> Bundle:
     config = model.config
     if config.kind not in KINDS_ATTRIBUTED:
         raise ModelError(
-            f"attribute is for models that judge texts, judge pairs of texts or tag words; this one is for task "
-            f"{config.kind!r}."
+            f"attribute is for models that classify texts, classify pairs of texts or tag words; this one is for task "
+            f"{config.kind!r}. Fine-tune a model for one of these: polyseme finetune classify, pair or tag."
         )
     if config.writes:
-        raise ModelError("The model writes its answers as texts, and attribute follows the scores of labels back.")
+        raise ModelError(
+            "The model generates its answers as texts, and attribute needs a score for each label. Use a model with a "
+            "head, as finetune writes it by default."
+        )
     if config.frozen and model.mix is not None and config.pool == "max":
         raise ModelError(
-            "The model mixes layers above words whose pieces are pooled by their maximum, which attribute does not "
-            "follow back. Fit one with --pool mean."
+            "The model is frozen, mixes layers and pools the pieces of a word by their maximum, which attribute does "
+            "not support. Train one with --pool mean."
         )
     if model.bundle is None or model.inputs is not None or len(model.stacked):
         raise ModelError(
-            "The model reads word vectors besides those of its encoder, or no encoder at all; attribute follows scores "
-            "back to the pieces of one encoder. Fit a model without --stack and --inputs."
+            "The model reads word vectors besides those of its encoder, or has no encoder; attribute follows scores "
+            "back to the pieces of one encoder. Train a model without --stack and --inputs."
         )
     return model.bundle

@@ -62,7 +62,7 @@ class CellFindings(Findings):
     """The cells most correlated with the property."""
 
     def title(self) -> str:
-        return f"Cells that follow: {self.property}" if self.property else "Cells over a text"
+        return f"Cells that track: {self.property}" if self.property else "Cells over a text"
 
     def records(self) -> list[dict[str, Any]]:
         """The cells most correlated with the property; without one, the chosen cells and the range of their values."""
@@ -143,11 +143,14 @@ def cells_over(
         if not chosen:
             if not correlated:
                 raise OptionError(
-                    "No cell changes over the text, so that none correlates with the property. Name a cell."
+                    "No cell changes its value over the text, so that none correlates with the property. Use a longer "
+                    "text, or name a cell."
                 )
             chosen = [correlated[0].cell]
     elif not chosen:
-        raise OptionError("Name a cell by its number, or a property by which one is chosen, as in 'inside quotes'.")
+        raise OptionError(
+            "Name a cell by its number (--cell 17), or a property to select one by (--property 'inside quotes')."
+        )
     [readings] = read_cells(bundle, text, value=value, layer=chosen[0].layer, half=chosen[0].half)
     document, n_pieces = to_document(text, 0), len(readings.spans)
     notes = []

@@ -69,8 +69,8 @@ def _refuse_cycles(heads: Sequence[int], row: Row) -> None:
         while word not in reaches_root:
             if word in path:
                 raise InputError(
-                    f"{row.place}: the head words of the sentence go around in a circle, through "
-                    f"{shown(row.content[word - 1])!r}, so that it is no tree. Mend the treebank."
+                    f"{row.place}: the head words of the sentence form a cycle through "
+                    f"{shown(row.content[word - 1])!r}, so that it is no tree. Correct the treebank."
                 )
             path[word] = None
             word = heads[word - 1]
@@ -109,13 +109,15 @@ def read_treebank(
         trees = read_trees(files["test"])
         if len(trees) < 2:
             raise InputError(
-                f"{files['test']} has one sentence. Some sentences are needed to choose or fit by, and others for the "
-                "figures: take a treebank with more of them, or name another file to choose by with --train (train=…)."
+                f"{files['test']} has one sentence. Some sentences are needed for selection or training, and others "
+                "for the figures: use a treebank with more sentences, or name another file with --train (train=…)."
             )
         both = [trees[::2], trees[1::2]]
         named = f"{files['test']}, every second sentence"
     first, second = (evenly_spaced(part, max_sentences) for part in both)
-    return Treebank(first, second, f"{named}: chosen on {len(first):,} sentences, read on {len(second):,} others")
+    return Treebank(
+        first, second, f"{named}: selected on {len(first):,} sentences, evaluated on {len(second):,} others"
+    )
 
 
 def treebank_files(treebank: AnyPath, data: AnyPath | None, train: AnyPath | None) -> Mapping[str, Path]:
@@ -128,7 +130,7 @@ def treebank_files(treebank: AnyPath, data: AnyPath | None, train: AnyPath | Non
     benchmark = named_benchmark(str(treebank), among=treebanks)
     if not _is_treebank(benchmark.name):
         raise OptionError(
-            f"{benchmark.name} is no treebank: its words have no head words and relations. Take "
+            f"{benchmark.name} is no treebank: its words have no head words and relations. Use "
             f"{' or '.join(treebanks)}, or a CoNLL-U file of your own."
         )
     files = split_files(benchmark_folder(benchmark, data), benchmark.files)

@@ -42,7 +42,7 @@ class Findings(ShownAsTable):
     page_script: ClassVar[str] = ""
 
     model: str
-    """The path or name of the model, or of several, with commas between them."""
+    """The path or name of the model."""
     data: str
     """In words, what was read: files or a benchmark, and how much of them."""
     seeds: Sequence[int] = ()
@@ -82,7 +82,7 @@ class Findings(ShownAsTable):
     def sources(self) -> dict[str, str]:
         """Where the figures come from, by name."""
         named = {
-            "model": ", ".join(model_name(each) for each in self.model.split(",")),
+            "model": model_name(self.model),
             "data": self.data,
             "seeds": ", ".join(map(str, self.seeds)),
             "cost": "" if self.cost is None else self.cost.line(),

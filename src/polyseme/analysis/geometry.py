@@ -65,7 +65,7 @@ def geometry(
     started = time.perf_counter()
     if plan.remove_components >= min(model.widths):
         raise OptionError(
-            f"Of vectors with {min(model.widths)} numbers at most {min(model.widths) - 1} components can be removed. "
+            f"From vectors with {min(model.widths)} numbers at most {min(model.widths) - 1} components can be removed. "
             f"Got {plan.remove_components} instead."
         )
     sample = UseSample(plan.max_uses, plan.seed)
@@ -250,23 +250,22 @@ def _shapes(groups: Sequence[Sequence[Tensor]]) -> list[list[tuple[int, ...]]]:
 
 def _notes(model: LayersOfWords, sample: UseSample, plan: GeometryPlan, n_types: int, sums: _Sums) -> list[str]:
     notes = [
-        "Anisotropy is the mean cosine of all pairs of words, from the sum of their unit vectors, and not of a sample; "
-        "its error is by leaving out a tenth of the texts at a time. Other errors are those of means over word types, "
-        "or over texts. Adjusted similarities are without anisotropy, adjusted explained variance without that of as "
-        "many random words.",
-        f"Word types (whatever their case): {n_types:,} of those with {plan.min_uses:,} uses or more, drawn at random, "
+        "Anisotropy is the mean cosine of all pairs of words, computed exactly; its error is a jackknife over tenths "
+        "of the texts. Other errors are standard errors of means over word types or texts. Adjusted similarities are "
+        "minus anisotropy, adjusted explained variance is minus that of as many random words.",
+        f"Word types (ignoring case): {n_types:,} of those with at least {plan.min_uses:,} uses, sampled at random, "
         f"with at most {plan.max_uses:,} uses each.",
     ]
     if sample.n_texts == 1:
-        notes.append("There is one text, so that figures have no error over texts.")
+        notes.append("There is only one text, so that there are no errors over texts.")
     if not n_types:
         notes.append(f"No word occurs {plan.min_uses:,} times, so that no uses are compared. Give more text.")
     if any(each.n_zero for each in sums.directions):
         count = max(each.n_zero for each in sums.directions)
-        notes.append(f"{count:,} vectors are zero and have no direction; they are left out of cosines.")
+        notes.append(f"{count:,} vectors are zero and left out of cosines.")
     if sample.n_words < FEW_WORDS * max(model.widths):
         notes.append(
-            f"CKA is too high where there are few words: here {sample.n_words:,} for vectors of {max(model.widths):,} "
-            "numbers."
+            f"CKA is biased upwards, since there are only {sample.n_words:,} words for vectors of "
+            f"{max(model.widths):,} numbers."
         )
     return notes

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from polyseme.analysis.findings import Findings
-from polyseme.analysis.prediction_rows import PredictionRow, prediction_row
+from polyseme.analysis.prediction_rows import Half, PredictionRow, prediction_row, row_kind
 from polyseme.bundle import Bundle
 from polyseme.errors import OptionError
 from polyseme.plots.charts import CHART_STYLE, Curve, lines_chart
@@ -91,6 +91,8 @@ class LensFindings(Findings):
 
     text: str
     places: Sequence[PlacePredictions]
+    backwards: bool = False
+    """Whether the text is read from its end, so that the piece before each place is predicted."""
 
     def title(self) -> str:
         return "What each layer predicts"
@@ -136,7 +138,11 @@ class LensFindings(Findings):
     def header(self) -> Sequence[str]:
         if self._few:
             return ["place", "layer", "likeliest pieces", "rank of the answer", "its probability", "entropy", "KL"]
-        return ["place", "piece", "next in the text", "answer", "probability", "first in layer", "stays from layer"]
+        return ["place", "piece", self._in_the_text, "answer", "probability", "first in layer", "stays from layer"]
+
+    @property
+    def _in_the_text(self) -> str:
+        return "previous in the text" if self.backwards else "next in the text"
 
     def rows(self) -> Sequence[Sequence[str]]:
         if self._few:
@@ -180,9 +186,9 @@ class LensFindings(Findings):
         if self._few:
             parts.append(lines_chart(ranks, x="layer", y="log₁₀ of the answer's rank (0: the likeliest)"))
         parts.append(
-            "<p class=\"faint\">KL is the divergence from the top layer's distribution to the layer's. The answer is "
-            "what the top layer predicts. States of lower layers pass the final norm of the stack, where it has one, "
-            "and the output; they were not trained for that.</p>"
+            '<p class="faint">The answer is the piece that the top layer predicts. KL is the divergence from the top '
+            "layer's distribution to that of the layer. The states of lower layers go through the final norm of the "
+            "stack, if there is one, and the output, for which they were not trained.</p>"
         )
         return "\n".join(parts)
 
@@ -204,7 +210,7 @@ class LensFindings(Findings):
         return "\n".join(
             [
                 f"<h2>{escaped(place.name)}: {escaped(place.answer)}</h2>",
-                f"<p>First in layer {place.first_layer}; the likeliest in every layer from {place.stays_from} on.</p>",
+                f"<p>First predicted in layer {place.first_layer}, and in every layer from {place.stays_from} on.</p>",
                 shaded_cells(["", *map(str, range(1, n + 1))], rows),
                 figures_table(header, figures),
             ]
@@ -221,10 +227,11 @@ class LensFindings(Findings):
                 title = f"{likeliest}\n{place.answer}: rank {each.answer_rank:,}"
                 cells.append(ShadedCell(each.pieces[0], each.probabilities[0], title, marked=each.answer_rank == 1))
             rows.append((f"layer {self.places[0].layers[number].layer}", cells))
-        rows.append(("next in the text", [ShadedCell(place.target or "", 0.0) for place in self.places]))
+        rows.append((self._in_the_text, [ShadedCell(place.target or "", 0.0) for place in self.places]))
         return shaded_cells(["", *(place.name for place in self.places)], rows) + (
-            '<p class="faint">Each column is a piece that is read, each cell the piece that a layer predicts next: '
-            "deeper is likelier, and framed where it is the top layer's. Point at a cell for more.</p>"
+            '<p class="faint">Each column is a piece of the text, and each cell the piece that a layer predicts '
+            f"{'before' if self.backwards else 'after'} it. Darker cells are likelier; framed cells agree with the top "
+            "layer. Point at a cell for more.</p>"
         )
 
     def _curves(self) -> list[Curve]:
@@ -248,13 +255,16 @@ def _figures(layer: LayerPrediction) -> list[str]:
 
 
 @torch.inference_mode()
-def layer_predictions(bundle: Bundle, text: str, *, top: int, model: str) -> LensFindings:
-    """What every layer predicts at the masks of a text, or next behind each of its pieces."""
+def layer_predictions(bundle: Bundle, text: str, *, top: int, model: str, half: Half | None = None) -> LensFindings:
+    """What every layer predicts at the masks of a text, or after each of its pieces.
+
+    Of a two-way model that is by its forward half, or before each piece by its backward `half`.
+    """
     if top < 1:
         raise OptionError(f"The number of candidates must be at least 1. Got {top} instead.")
     started = time.perf_counter()
     text = string_to_document(text).text
-    row = prediction_row(bundle, text, verb=LensFindings.verb)
+    row = prediction_row(bundle, text, verb=LensFindings.verb, half=half)
     states = row.states()
     final = row.log_probs(states[-1]).double()
     answers = final.argmax(dim=1)
@@ -272,9 +282,12 @@ def layer_predictions(bundle: Bundle, text: str, *, top: int, model: str) -> Len
     notes = []
     if unread:
         notes.append(
-            f"Layers {', '.join(map(str, unread))} have another width than the {width} that the output reads, and are "
-            "left out."
+            f"Left out, since their width is not the {width} that the output reads: layers "
+            f"{', '.join(map(str, unread))}."
         )
+    if row_kind(bundle) == "two-way":
+        here, other = ("backward", "forwards") if row.backwards else ("forward", "backwards")
+        notes.append(f"Predictions of the {here} half of a two-way model; --half {other} shows the other.")
     tally = row.tally()
     tally.words = len(make_document(text.replace(MASK_TEXT, "x")).words)
     return LensFindings(
@@ -283,6 +296,7 @@ def layer_predictions(bundle: Bundle, text: str, *, top: int, model: str) -> Len
         notes=notes,
         cost=tally.cost(time.perf_counter() - started, bundle.device),
         text=text,
+        backwards=row.backwards,
         places=[
             PlacePredictions(
                 place=place.at,
@@ -300,7 +314,7 @@ def _of_layer(
 ) -> list[LayerPrediction]:
     """One layer at all places."""
     probabilities = log_probs.exp()
-    best = probabilities.topk(min(top, row.tokenizer.n_pieces), dim=1)
+    best = probabilities.topk(min(top, probabilities.shape[1]), dim=1)
     own = log_probs.gather(1, answers[:, None])
     ranks = (log_probs > own).sum(dim=1) + 1
     entropies = torch.special.entr(probabilities).sum(dim=1)

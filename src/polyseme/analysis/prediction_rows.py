@@ -4,6 +4,7 @@
 |---|---|---|
 | a masked output and a mask piece | the text in its frame | the masks |
 | a causal output, one stack | the text behind the piece that begins texts | every piece: what comes next |
+| a two-way output | the same, read by one of its halves | every piece: what comes next, or what comes before |
 | a causal output, two stacks and a mask or sentinels | what the decoder has read when it comes to the mask | the last |
 
 Shapes: P places, T pieces of the row, V pieces in the vocabulary, D width.
@@ -25,13 +26,16 @@ from polyseme.cost import Tally, forward_flops
 from polyseme.embedding.decoder_stack import decoder_of
 from polyseme.embedding.piece_states import one_row
 from polyseme.encoders.encoder import Encoder
-from polyseme.errors import InputError, ModelError
+from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.filling.choose_filler import filling_method, sentinels_of
 from polyseme.filling.filled import MaskedText
+from polyseme.generating.language_model import has_words
 from polyseme.outputs.output import Output
+from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.packaged_models import where_output
-from polyseme.scoring.causal import causal_reading
+from polyseme.scoring.causal import TextReading, causal_reading, half_reading
 from polyseme.scoring.target_rows import in_full
+from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
 from polyseme.text.documents import make_document
 from polyseme.text.piece_texts import find_masks, piece_texts
 from polyseme.types import Batch, Framed, States, Tokenizer
@@ -63,6 +67,10 @@ class PredictionRow:
     """[T, 2]: the offsets of the row's pieces in the text; specials are empty."""
     carries: bool = False
     """Whether texts begin with an empty memory."""
+    backwards: bool = False
+    """Whether the text is read from its end."""
+    words: WordTable | None = None
+    """The words that are predicted, where those that are read are spelled in characters."""
 
     @property
     def answer_place(self) -> int:
@@ -87,33 +95,48 @@ class PredictionRow:
         return self.output.log_probs(states[0, here].to(dtype))
 
     def spelled(self, ids: Sequence[int]) -> list[str]:
-        """Pieces as the vocabulary writes them."""
-        return self.tokenizer.pieces(ids)
+        """Predicted pieces as the vocabulary writes them."""
+        return self.tokenizer.pieces(ids) if self.words is None else [self.words[number] for number in ids]
 
     def tally(self) -> Tally:
         """One reading of the row."""
         return Tally(documents=1, pieces=self.n_pieces, flops=forward_flops(self.stack.config, [self.n_pieces]))
 
 
-RowKind = Literal["masked", "causal", "denoising", "sentinels"]
+RowKind = Literal["masked", "causal", "two-way", "denoising", "sentinels"]
+Half = Literal["forwards", "backwards"]
+"""The direction in which a half of a two-way model reads."""
 
 
 def row_kind(bundle: Bundle) -> RowKind | None:
     """How a bundle predicts single pieces of a text; None: it has no output for that."""
     method = filling_method(bundle)
+    if bundle.config.direction == "two-way" and "two-way" in bundle.outputs and has_words(bundle.tokenizer):
+        return "two-way"
     of_encoder = "causal" in bundle.outputs and bundle.config.direction == "causal" and bundle.decoder is None
     if method != "masked" and of_encoder:
         return "causal"
     return method
 
 
-def prediction_row(bundle: Bundle, text: str, *, verb: str) -> PredictionRow:
-    """A text as the model predicts its pieces, or those at its masks; refused where it has no output for that."""
+def prediction_row(bundle: Bundle, text: str, *, verb: str, half: Half | None = None) -> PredictionRow:
+    """A text as the model predicts its pieces, or those at its masks; refused where it has no output for that.
+
+    Of a two-way model it is the row of the forward half, unless `half` names the other.
+    """
     kind = row_kind(bundle)
+    if half is not None and kind is not None and kind != "two-way":
+        raise OptionError(
+            "A half is one of the two directions in which ELMo and Flair read, and this model has one direction. Leave "
+            "--half out (half=…)."
+        )
     if kind == "masked":
         return _masked(bundle, text)
     if kind == "causal":
-        return _causal(bundle, text)
+        output = in_full(cast(Output, bundle.outputs["causal"]))
+        return _next_pieces(bundle, text, bundle.encoder, output, causal_reading(bundle, bundle.text_tokenizer))
+    if kind == "two-way":
+        return _half(bundle, text, backwards=half == "backwards")
     if kind is None:
         raise _no_output(bundle, verb)
     return _decoder(bundle, text, sentinels=kind == "sentinels")
@@ -121,19 +144,24 @@ def prediction_row(bundle: Bundle, text: str, *, verb: str) -> PredictionRow:
 
 def _no_output(bundle: Bundle, verb: str) -> ModelError:
     has = ", ".join(bundle.outputs) or "none"
-    if {"two-way", "permuted"} & set(bundle.outputs):
+    if "permuted" in bundle.outputs:
         return ModelError(
-            f"{verb!r} reads masked and causal outputs, and this model predicts in two directions or in any order (it "
-            f"has: {has}). To see how likely its words are, use score."
+            f"{verb!r} needs a model that predicts at masks or in one direction, and this one predicts in any order "
+            f"(its outputs: {has}). To see how likely the words of a text are, use score."
+        )
+    if "two-way" in bundle.outputs:
+        return ModelError(
+            f"{verb!r} shows predicted words, and the model's folder does not have the words of its softmax "
+            "(vocabulary.txt). Add that file, or use a model that has it."
         )
     if bundle.decoder is not None and "causal" in bundle.outputs:
         return ModelError(
-            f"{verb!r} shows what is predicted at masks, or next in a text. This model writes another text from the "
-            "one it reads, and knows no masks. To see how likely a text is given its source, use score --source."
+            f"{verb!r} shows predictions at masks, or of the next piece of a text. This model writes another text from "
+            "the one it reads, and has no mask. To see how likely a text is given its source, use score --source."
         )
     return ModelError(
-        f"{verb!r} reads what a model predicts, and this one has neither a 'masked' output with a mask piece nor a "
-        f"'causal' one (it has: {has}). {where_output('masked')}"
+        f"{verb!r} shows predictions, and this model has neither a 'masked' output with a mask piece nor a 'causal' "
+        f"one (its outputs: {has}). {where_output('masked')}"
     )
 
 
@@ -145,8 +173,8 @@ def _masked(bundle: Bundle, text: str) -> PredictionRow:
     encoded = tokenizer.encode_with_masks(text)
     if not len(encoded.words):
         raise InputError(
-            "There is no mask in the text, and a masked model predicts nothing else. Write [MASK] where a piece is to "
-            "be predicted."
+            "There is no mask in the text, and a masked model predicts only at masks. Write [MASK] in the place of the "
+            "piece to predict."
         )
     framed = tokenizer.frame(encoded.ids)
     places = [
@@ -156,36 +184,46 @@ def _masked(bundle: Bundle, text: str) -> PredictionRow:
     return PredictionRow(bundle.encoder, _output(bundle, "masked"), tokenizer, one_row(bundle, framed), places, spans)
 
 
-def _causal(bundle: Bundle, text: str) -> PredictionRow:
-    """What follows each piece; of a model that reads from the end, what precedes it."""
+def _half(bundle: Bundle, text: str, *, backwards: bool) -> PredictionRow:
+    """What follows each piece by the forward half of a two-way model, or precedes it by the backward half."""
+    tokenizer = bundle.text_tokenizer
+    words = WordTable(tokenizer) if isinstance(tokenizer, CharacterTokenizer) else None
+    output = in_full(cast(TwoWayOutput, bundle.outputs["two-way"]).halves[backwards])
+    reading = half_reading(words, tokenizer, backwards=backwards)
+    return _next_pieces(bundle, text, bundle.encoder.halves()[backwards], output, reading)
+
+
+def _next_pieces(bundle: Bundle, text: str, stack: Encoder, output: Output, reading: TextReading) -> PredictionRow:
+    """What follows each piece; of a stack that reads from the end, what precedes it."""
     tokenizer = bundle.text_tokenizer
     if find_masks(text):
         raise InputError(
-            "The text has a [MASK], and this model predicts the next piece, from what is before it alone. Write the "
-            "text up to the place that is to be predicted."
+            "The text has a [MASK], and this model only predicts the next piece from the text before it. Write the "
+            "text up to that place, or use a masked model."
         )
     encoded = tokenizer.encode(make_document(text))
-    reading = causal_reading(bundle, tokenizer)
-    lead: Ints = np.zeros(0, np.int64) if reading.lead is None else np.array([reading.lead], np.int64).reshape(1)
-    n_lead = len(lead)
-    if not len(encoded) + n_lead:
+    leads: list[Ints] = [] if reading.lead is None else [np.asarray(reading.lead, np.int64)[None]]
+    if not len(encoded) + len(leads):
         raise InputError("The text has no pieces, so there is nothing to predict from. Write at least one word.")
-    ids = np.concatenate([encoded.ids, lead] if reading.backwards else [lead, encoded.ids])
-    framed = Framed(ids, np.zeros_like(ids), 0 if reading.backwards else n_lead)
+    ids = np.concatenate([encoded.ids, *leads] if reading.backwards else [*leads, encoded.ids])
+    framed = Framed(ids, np.zeros(len(ids), np.int64), 0 if reading.backwards else len(leads))
     step = -1 if reading.backwards else 1
-    after = {place: int(ids[place + step]) for place in range(len(ids)) if 0 <= place + step < len(ids)}
+    predicted = ids if reading.words is None else reading.words.predicted(ids)
+    after = {place: int(predicted[place + step]) for place in range(len(ids)) if 0 <= place + step < len(ids)}
     names = tokenizer.pieces(ids.tolist())
     places = [Place(place, names[place], after.get(place)) for place in range(len(ids))]
     batch = one_row(bundle, framed)
     batch.segments = None
     return PredictionRow(
-        bundle.encoder,
-        _output(bundle, "causal"),
+        stack,
+        output,
         tokenizer,
         batch,
         places,
         _spans_in(framed, encoded.spans),
         reading.carries,
+        reading.backwards,
+        reading.words,
     )
 
 
@@ -196,8 +234,8 @@ def _decoder(bundle: Bundle, text: str, *, sentinels: bool) -> PredictionRow:
     masked = MaskedText.read(text, own_mask)
     if len(masked.masks) > 1:
         raise InputError(
-            f"The text has {len(masked.masks)} masks. The model's decoder reads what it wrote for one before it comes "
-            "to the next, so that one mask is shown at once. Leave one."
+            f"The text has {len(masked.masks)} masks. The model's decoder reads what it wrote for one mask before it "
+            "writes the next, so that only one mask can be shown. Keep one."
         )
     before, behind = (part.rstrip() if texts.blanks_matter else part for part in masked.parts)
     if sentinels:

@@ -98,7 +98,10 @@ def _correlations(readings: Readings, targets: Floats, name: str) -> Floats:
     here = targets[np.clip(last, 0, len(targets) - 1)]
     here = here - here.mean()
     if not here.any():
-        raise InputError(f"The property {name!r} is the same all over the text, so that no cell can correlate with it.")
+        raise InputError(
+            f"The property {name!r} has the same value everywhere in the text, so that no cell can correlate with it. "
+            "Use a text in which it changes."
+        )
     cells = readings.values.astype(np.float64)
     cells = cells - cells.mean(axis=0)
     sizes = np.sqrt((cells**2).sum(axis=0) * (here**2).sum())
@@ -128,7 +131,7 @@ def read_cells(
     tokenizer = bundle.text_tokenizer
     encoded = tokenizer.encode(to_document(text, 0))
     if not len(encoded):
-        raise InputError("The text has no pieces: a cell has nothing to follow. Name a text, or a file with --in.")
+        raise InputError("The text has no pieces to read. Name a text, or a file with --in.")
     framed = tokenizer.frame(encoded.ids)
     batch = Batch(torch.from_numpy(framed.ids)[None].to(bundle.device))
     text_pieces = slice(framed.offset, framed.offset + len(encoded))

@@ -129,9 +129,9 @@ class StructuralFindings(Findings):
     def page_body(self) -> str:
         name = NAMES[self.kind]
         parts = [
-            f"<p>A linear map of rank {self.rank} was trained on each layer so that {_EXPLAINED[self.kind]} The chain "
-            "hangs each word on the one before it. ± is the standard error, as of independent items; figures in "
-            "brackets are standard deviations over seeds.</p>",
+            f"<p>A linear map of rank {self.rank} was trained on each layer so that {_EXPLAINED[self.kind]} In the "
+            "chain, a baseline, each word depends on the one before it. ± is the standard error, assuming independent "
+            "items; figures in brackets are standard deviations over seeds.</p>",
             figures_table(self.header(), self.rows()),
             lines_chart(self._curves(), x="layer", y=f"{name}, %"),
             f"<h2>Sentences in layer {self.drawn_layer}</h2>",
@@ -163,17 +163,19 @@ class StructuralFindings(Findings):
 
 
 _EXPLAINED: dict[StructuralKind, str] = {
-    "distance": "squared distances between words are the numbers of arcs between them in the dependency tree (Hewitt "
-    "and Manning 2019). UUAS is the share of arcs, direction aside, that are in the minimum spanning tree of the "
-    "predicted distances, punctuation left out; Spearman's correlation is of the distances of each word to all others, "
-    "averaged over sentences of 5 to 50 words, each length alike.",
-    "depth": "squared norms of words are their depths in the dependency tree (Hewitt and Manning 2019). Root accuracy "
-    "is how often the word with the lowest predicted depth, punctuation left out, is the root; Spearman's correlation "
-    "is of the depths of a sentence's words, averaged over sentences of 5 to 50 words, each length alike.",
+    "distance": "squared distances between words match the numbers of arcs between them in the dependency tree (Hewitt "
+    "and Manning 2019). UUAS is the share of arcs, ignoring direction, that are in the minimum spanning tree of the "
+    "predicted distances, without punctuation. Spearman's correlation compares predicted and gold distances of each "
+    "word to all others, averaged over sentences of 5 to 50 words with equal weight for each length.",
+    "depth": "squared norms of words match their depths in the dependency tree (Hewitt and Manning 2019). Root "
+    "accuracy is how often the word with the lowest predicted depth is the root, without punctuation. Spearman's "
+    "correlation compares predicted and gold depths in a sentence, averaged over sentences of 5 to 50 words with equal "
+    "weight for each length.",
 }
 _LEGEND: dict[StructuralKind, str] = {
-    "distance": "Above the words the treebank's arcs, below them the predicted ones: blue where the treebank has them.",
-    "depth": "The treebank's depths in gray, the predicted ones in blue; the root is on top.",
+    "distance": "The arcs above the words are the treebank's. Those below are predicted: blue if the treebank has "
+    "them, another color if not.",
+    "depth": "The treebank's depths are gray, the predicted ones blue; the root is at the top.",
 }
 
 
@@ -248,7 +250,7 @@ def probe_structure(
     chain = score(settings.kind, treebank.test, chain_predictions(settings.kind, treebank.test))
     return StructuralFindings(
         model=model,
-        data=treebank.description.replace("chosen on", "trained on"),
+        data=treebank.description.replace("selected on", "trained on"),
         seeds=tuple(seeds),
         cost=tally.cost(time.perf_counter() - started, bundle.device),
         kind=settings.kind,

@@ -44,20 +44,17 @@ def check_attentions(bundle: Bundle) -> None:
 def no_attentions(bundle: Bundle) -> ModelError:
     """Why the attention of a model cannot be looked at, and what it has instead."""
     if isinstance(bundle.encoder, Recurrent | TwoWay):
-        instead = (
-            "It reads word by word, and what it has instead are recurrent cells: polyseme cells shows what single "
-            "cells follow."
-        )
+        instead = "It reads word by word and has recurrent cells instead: polyseme cells shows what single cells track."
     elif bundle.config.direction == "none":
         instead = (
-            "Its words do not see each other at all. What it has instead is one vector for each word: polyseme similar "
-            "shows its neighbors."
+            "Its words do not see each other. It has one vector for each word instead: polyseme similar shows the "
+            "neighbors of a word."
         )
     else:
-        instead = "What it has instead are vectors of words: polyseme embed writes them."
+        instead = "It has vectors of words instead: polyseme embed writes them."
     return ModelError(
-        f"A model of the family {bundle.family.name} has no attention heads in its encoder. {instead} Take a "
-        "Transformer."
+        f"A model of the family {bundle.family.name} has no attention heads in its encoder. {instead} For attention, "
+        "use a Transformer."
     )
 
 
@@ -144,8 +141,8 @@ class SentenceAttention:
         self.n_too_long += len(documents) - len(fitting)
         if not fitting:
             raise InputError(
-                f"None of the {len(documents):,} sentences fits the {window:,} pieces that the model reads at once, "
-                "specials included."
+                f"All {len(documents):,} sentences are longer than the {window:,} pieces that the model reads at once, "
+                "special pieces included. Use shorter sentences, or a model with a longer window."
             )
         fitting.sort(key=lambda number: len(framed[number].ids))
         done = 0

@@ -267,15 +267,15 @@ def _notes(
     options: WordUsesOptions, in_texts: _UsesInTexts, sentences: Sequence[Place], static: UsedModel | None
 ) -> list[str]:
     notes = [
-        "Similarity is the mean cosine of all pairs of uses, and its error is by leaving out one use at a time. "
-        "Anisotropy is the mean cosine of all pairs of words in the texts with these uses. A vector explains a share "
-        "of the uses' squared length, and random words are as many as there are uses."
+        "Similarity is the mean cosine of all pairs of uses; its error is a jackknife over uses. Anisotropy is the "
+        "mean cosine of all pairs of words in the texts with these uses. Explained is the share of the uses' squared "
+        "length that lies along one vector. There are as many random words as uses."
     ]
     n_uses = in_texts.uses.n if options.source is not None else len(sentences)
     if n_uses == 1:
         notes.append(f"The word {options.word!r} occurs {times(1)}, so that no uses are compared. Give a longer text.")
     if in_texts.uses.n > len(in_texts.uses.items):
-        notes.append(f"{len(in_texts.uses.items):,} of its {in_texts.uses.n:,} uses were drawn.")
+        notes.append(f"{len(in_texts.uses.items):,} of its {in_texts.uses.n:,} uses were sampled.")
     if static is not None:
-        notes.append(f"Context-free neighbors are those words of the texts that {model_name(static.path)} has.")
+        notes.append(f"Context-free neighbors are words of the texts that have a vector in {model_name(static.path)}.")
     return notes

@@ -15,8 +15,9 @@ from polyseme.verb_options.lens_options import LensOptions
 def command(text: str, as_json: bool, **settings: Any) -> None:
     """Show what each layer of a language model would predict for TEXT, through the model's own output (logit lens).
 
-    A masked model predicts at each [MASK], a causal model after every piece, and a sequence-to-sequence model (BART,
-    T5) the text for one [MASK]. The prediction of the top layer, which equals that of fill and score, is the answer.
+    A masked model predicts at each [MASK], a causal model after every piece, a two-way model (ELMo, Flair) in either
+    direction, and a sequence-to-sequence model (BART, T5) the text for one [MASK]. The prediction of the top layer,
+    which equals that of fill and score, is the answer.
     -o writes a page with a picture of layers and positions.
 
     \b
@@ -25,6 +26,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
       polyseme lens "The vase [MASK] into pieces." --top 8 -o lens.html
       polyseme lens "The capital of France is" -m english-decoder -o lens.html
       polyseme lens "Dawn [MASK]." --json -m path/to/bert
+      polyseme lens "Dawn broke." --half backwards -m models/elmo
     """
     with Bar("loading the model"):
         findings = polyseme.lens(text, **settings)

@@ -201,15 +201,17 @@ function show(section, map) {
     });
     connect();
     matrix();
-    answer.replaceChildren(...(chosen ? sentence() : ["Point at a word to see where it looks, and who looks at it; ",
-      "a click keeps it. Keys: arrows, Escape."]));
+    answer.replaceChildren(...(chosen ? sentence() : ["Point at a word to see where it looks, and which words look ",
+      "at it. Click to keep it selected. Keys: arrows, Escape."]));
   }
   function sentence() {
     const other = chosen.side === "from" ? "to" : "from";
     const order = sides[other].map((_, at) => at).sort((one, two) => of(chosen, two) - of(chosen, one)).slice(0, 5);
-    const listed = order.map(at => sides[other][at][0] + " " + weight[of(chosen, at)].toFixed(2)).join(", ");
-    const lead = chosen.side === "from" ? " looks at: " : " is looked at by: ";
-    return [element("b", sides[chosen.side][chosen.at][0]), lead + listed];
+    const listed = order.flatMap((at, number) => [number ? ", " : "", element("bdi", sides[other][at][0]),
+      " " + weight[of(chosen, at)].toFixed(2)]);
+    const word = element("b");
+    word.append(element("bdi", sides[chosen.side][chosen.at][0]));
+    return [word, chosen.side === "from" ? " looks at: " : " is looked at by: ", ...listed];
   }
   function connect() {
     const room = canvas.parentElement.clientWidth || 140, context = sharp(canvas, room, 20 * Math.max(n, m));

@@ -32,13 +32,41 @@ table.concordance { table-layout: auto }
   padding-right: .8rem }
 """.strip()
 
-_UNFIT = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff]")
-"""Control characters and lone surrogates."""
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
+"""Control characters and lone surrogates. Browsers read a carriage return as a line end."""
+_EMBEDDINGS, _ISOLATES = "\u202a\u202b\u202d\u202e", "\u2066\u2067\u2068"
+_END_EMBEDDING, _END_ISOLATE = "\u202c", "\u2069"
+_DIRECTION = re.compile(f"[{_EMBEDDINGS}{_ISOLATES}]")
 
 
 def escaped(text: str) -> str:
-    """A user's text, escaped for use between tags or in a quoted attribute; characters unfit for pages are replaced."""
-    return html.escape(_UNFIT.sub("\ufffd", text))
+    """A user's text, escaped for use between tags or in a quoted attribute.
+
+    Characters unfit for pages are replaced, and marks of direction end with the text, so that what follows it on the
+    page keeps its order.
+    """
+    return html.escape(_UNFIT.sub("\ufffd", with_ended_directions(text)))
+
+
+def with_ended_directions(text: str) -> str:
+    r"""The text with an end for each mark of direction that it leaves open.
+
+    >>> with_ended_directions("plain"), ascii(with_ended_directions("\u202egnp.exe \u2067"))
+    ('plain', "'\\u202egnp.exe \\u2067\\u2069\\u202c'")
+    """
+    if _DIRECTION.search(text) is None:
+        return text
+    ends: list[str] = []
+    for character in text:
+        if character in _EMBEDDINGS:
+            ends.append(_END_EMBEDDING)
+        elif character in _ISOLATES:
+            ends.append(_END_ISOLATE)
+        elif character == _END_EMBEDDING and ends[-1:] == [_END_EMBEDDING]:
+            ends.pop()
+        elif character == _END_ISOLATE and _END_ISOLATE in ends:  # it ends the embeddings inside it, too
+            del ends[len(ends) - 1 - ends[::-1].index(_END_ISOLATE) :]
+    return text + "".join(reversed(ends))
 
 
 def data(content: Any) -> str:

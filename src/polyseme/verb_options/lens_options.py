@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
-from polyseme.options import doc, option
+from polyseme.options import check_choice, doc, option
 from polyseme.verb_options.analysis_options import AnalysisOptions
 from polyseme.verb_options.model_options import model_option
 
 if TYPE_CHECKING:
     from polyseme.api import Model
     from polyseme.files.source_paths import AnyPath
+
+
+Half = Literal["forwards", "backwards"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,3 +28,15 @@ class LensOptions(AnalysisOptions):
     )
     model: AnyPath | Model | None = model_option("lens")
     top: int = option(5, "Number of likeliest pieces to list per layer and position.", "N")
+    half: Half | None = option(
+        None,
+        "Reading direction, for two-way models (ELMo, Flair): forwards predicts the next word, backwards the previous "
+        "one.",
+        "DIRECTION",
+        default="forwards",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.half is not None:
+            check_choice("half", self.half, get_args(Half))

@@ -63,4 +63,4 @@ class WordUsesOptions(IndexOptions):
         if self.source is None and not self.sentence:
             raise OptionError("Uses come from texts, or are sentences. Name texts with --in, or give --sentence.")
         if self.source is None and (self.index is not None or self.static is not None):
-            raise OptionError("Neighbors are looked for in texts. Name them with --in, or leave out index and static.")
+            raise OptionError("Neighbors are searched in texts. Name texts with --in, or leave out index and static.")

@@ -56,15 +56,12 @@ def _load(options: AttributeOptions) -> tuple[TaskModel, dict[str, Any], str]:
     if not path or not has_head(path):
         named = model if isinstance(model, str) else path or "The model"
         raise ModelError(
-            f"{named} has no task's head, so that there is no score to attribute. Fit it to a task: `polyseme finetune "
-            "classify --train train.csv -o models/stars`. For what a pretrained model predicts, see `polyseme lens`."
+            f"{named} has no task head, so that there is no score to attribute. Train one: `polyseme finetune classify "
+            "--train train.csv -o models/stars`. For the predictions of a pretrained model, use `polyseme lens`."
         )
     loaded, card = task_models_of(model if isinstance(model, Model) else path, options.device, "fp32")
     if len(loaded) > 1:
-        raise ModelError(
-            f"{path} has {len(loaded)} task models that answer together. Name the folder of one of them, to have its "
-            "score attributed."
-        )
+        raise ModelError(f"{path} is an ensemble of {len(loaded)} task models. Name the folder of one of them.")
     return loaded[0].eval(), card, path
 
 
@@ -75,6 +72,6 @@ def _texts(model: TaskModel, texts: str | Sequence[str]) -> Inputs:
         return inputs_of(several)
     if len(several) != 2:
         raise InputError(
-            f"A model for task {model.config.kind!r} judges two texts together: give both. Got {len(several)}."
+            f"A model for task {model.config.kind!r} reads two texts together. Name both. Got {len(several)} instead."
         )
     return inputs_of([tuple(several)])

@@ -69,7 +69,7 @@ def _probe_trees(options: ProbeOptions, seeds: Sequence[int]) -> StructuralFindi
     loaded = load(model_or_default("probe", options.model), device=options.device)
     singles, mix = ProbePlan(layers=options.layers).chosen(loaded.bundle.config)
     if mix:
-        raise OptionError("Structural probes are of single layers. Leave mix out of the layers.")
+        raise OptionError("Structural probes read single layers. Leave mix out of --layers.")
     findings = probe_structure(
         loaded.bundle,
         _treebank(options),
@@ -94,9 +94,7 @@ def _treebank(options: ProbeOptions) -> Treebank:
             )
         return read_treebank(options.name, data=options.data, max_sentences=options.max_items)
     if options.train is None:
-        raise OptionError(
-            "The trees of your own treebank are learned from a file: name it with --train FILE (train=…)."
-        )
+        raise OptionError("A structural probe needs a treebank to train on: name it with --train FILE (train=…).")
     train, test = _file(options.train), None if options.test is None else _file(options.test)
     if test is None:
         return read_treebank(train, max_sentences=options.max_items)
@@ -106,5 +104,5 @@ def _treebank(options: ProbeOptions) -> Treebank:
 def _file(source: Sources) -> Path:
     names = inputs_of(source)
     if isinstance(names, InMemory) or len(names) != 1:
-        raise OptionError(f"Trees are read from one CoNLL-U file. Got {source!r} instead.")
+        raise OptionError(f"A structural probe reads one CoNLL-U file per part. Got {source!r} instead.")
     return Path(names[0])

@@ -27,7 +27,7 @@ def uses(options: WordUsesOptions) -> WordUsesFindings:
     models = [each for each in (folder_of(options.model), folder_of(options.static)) if each is not None]
     check_findings_output(options.output, force=options.force, inputs=[*inputs, *models])
     if options.source is not None and options.format is None and (files := vector_files(options.source)):
-        raise OptionError(f"{files[0]} has vectors of one layer in it, and uses are compared at all. Give the texts.")
+        raise OptionError(f"{files[0]} has vectors of one layer, and uses are compared at all layers. Name the texts.")
     model = _used(model_or_default("uses", options.model), options)
     findings = word_uses(options, model, None if options.static is None else _used(options.static, options))
     if options.output is not None:

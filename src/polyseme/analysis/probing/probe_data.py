@@ -42,7 +42,7 @@ def read_probe_data(options: ProbeOptions) -> TaskData:
     files = {split: file for split, file in named.items() if file is not None}
     if options.name in OWN:
         if "train" not in files:
-            raise OptionError(f"Probes for {options.name} are trained. Name the data: --train FILE (train=…).")
+            raise OptionError(f"Probing {options.name} needs training data. Name it with --train FILE (train=…).")
         return _read_edges(files) if options.name == EDGES else _read_own(options.name, files, options)
     if files:
         raise OptionError(
@@ -70,7 +70,7 @@ def _columns(kind: str, options: ProbeOptions) -> dict[str, Any]:
     columns: dict[str, Any] = {} if options.label is None else {"label": options.label}
     if options.unit == "arcs":
         if kind != "tag":
-            raise OptionError("Arcs are those of a treebank (CoNLL-U). Leave the unit out: spans are given.")
+            raise OptionError("Arcs are those of a treebank (CoNLL-U); this data has spans. Leave --unit out.")
         columns = {"label": RELATIONS, "marks": "head", "format": "conllu", **columns}
     return columns
 

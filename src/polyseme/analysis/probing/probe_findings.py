@@ -200,16 +200,19 @@ class ProbeFindings(Findings):
     def summary(self) -> str:
         """The best layer beside the baselines, in a sentence."""
         baselines = (
-            f"The most frequent label scores {100 * self.majority:.1f}, the most frequent for the words themselves "
-            f"{100 * self.per_type:.1f}."
+            f"The most frequent label is correct for {100 * self.majority:.1f}%, the most frequent label of the same "
+            f"words for {100 * self.per_type:.1f}%."
         )
         best = self.best
         if best is None:
             mixed = self.rows_of_layers()[0]
-            return f"The mix of all layers scores {100 * mixed.mean('accuracy'):.1f} on {self.split}. {baselines}"
+            return (
+                f"The mix of all layers labels {100 * mixed.mean('accuracy'):.1f}% of {self.unit} on {self.split} "
+                f"correctly. {baselines}"
+            )
         return (
-            f"Layer {best.layer} is best: {100 * best.mean('accuracy'):.1f}% of {self.unit} on {self.split} are labeled"
-            f" right. {baselines}"
+            f"The best layer, {best.layer}, labels {100 * best.mean('accuracy'):.1f}% of {self.unit} on {self.split} "
+            f"correctly. {baselines}"
         )
 
     def _chart(self) -> str:
@@ -230,9 +233,9 @@ class ProbeFindings(Findings):
         ends = (layers[0], layers[-1])
         for name, value in (("per type", self.per_type), ("majority", self.majority)):
             curves.append(Curve(name, [(at, 100 * value) for at in ends], dashed=True))
-        chart = lines_chart(curves, x="layer", y="percent right")
-        note = "Bars are two standard errors of the accuracy over texts"
-        note += "; of the others, the standard deviation over seeds." if len(self.seeds) > 1 else "."
+        chart = lines_chart(curves, x="layer", y="accuracy, %")
+        note = "Error bars of the accuracy are two standard errors over texts"
+        note += "; those of the other curves are standard deviations over seeds." if len(self.seeds) > 1 else "."
         return f'{chart}<p class="faint">{note}</p>'
 
     def _shares(self) -> str:

@@ -24,6 +24,7 @@ from polyseme.analysis.probing.targets import Targets
 from polyseme.analysis.probing.trained_probes import TrainedProbes, center_of_gravity, expected_layer, fit_by_steps
 from polyseme.bundle import Bundle
 from polyseme.config import EncoderConfig
+from polyseme.cost import Tally
 from polyseme.embedding.decoder_stack import Stack, decoder_of, fresh_bundle
 from polyseme.embedding.layer_selection import parse_layers
 from polyseme.errors import OptionError
@@ -60,7 +61,7 @@ class ProbePlan:
         """The layers that are probed one by one, and whether their mix is."""
         parts = [part.strip() for part in str(self.layers).split(",") if part.strip()]
         if not parts:
-            raise OptionError("Which layers are to be probed? Say all, numbers with commas between them, or mix.")
+            raise OptionError("No layers were named. Layers to probe are all, numbers separated by commas, and mix.")
         mix = MIX in parts
         if mix and len(set(config.widths)) > 1:
             raise OptionError("A mix needs layers of one width, and this encoder's differ. Leave mix out.")
@@ -220,17 +221,19 @@ def probe_layers(
             work.fitted()
         for seed in plan.seeds:
             _further(prober, design, standard, group, figures, seed, work)
+    tally = vectors.tally
     if plan.random:
-        _random(bundle, prober, needed, singles, figures, work)
+        tally.add(_random(bundle, prober, needed, singles, figures, work))
     mixed = _mixed(prober, vectors.groups[0], plan, work) if mix else None
     if slow:
         notes.append(
-            f"{len(slow)} probes stopped before they had converged: a component of a gradient is {max(slow):.1g}."
+            f"{len(slow)} probes stopped before they had converged: the largest component of a gradient is "
+            f"{max(slow):.1g}."
         )
     if plan.control and n_types(targets.types) <= FEW_TYPES:
         notes.append(
-            f"There are only {n_types(targets.types)} word types, so that a probe learns the control label of each: "
-            "the selectivity says nothing here."
+            f"There are only {n_types(targets.types)} word types, so that a probe can learn the control label of each: "
+            "the selectivity means little."
         )
     judged = targets.splits[plan.split]
     best = max(figures.values(), key=lambda each: each.mean("accuracy"), default=None)
@@ -239,7 +242,7 @@ def probe_layers(
         data=_described(targets, plan),
         seeds=plan.seeds,
         notes=notes,
-        cost=vectors.tally.cost(time.perf_counter() - started, bundle.device),
+        cost=tally.cost(time.perf_counter() - started, bundle.device),
         target=targets.name,
         unit=targets.noun,
         probe=plan.probe,
@@ -302,14 +305,16 @@ def _further(
 def _random(
     bundle: Bundle, prober: _Prober, needed: Sequence[int], singles: Sequence[int], figures: dict[int, LayerFigures],
     work: _Progress,
-) -> None:  # fmt: skip
-    """The same architecture with random weights, of each seed its own."""
+) -> Tally:  # fmt: skip
+    """The same architecture with random weights, of each seed its own; pieces and FLOPs of its vectors are returned."""
+    tally = Tally()
     for seed in prober.plan.seeds:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = fresh_bundle(bundle)
         fresh.to(bundle.device).eval()
         vectors = _vectors(fresh, prober.targets, prober.plan, needed, work)
+        tally.add(Tally(pieces=vectors.tally.pieces, flops=vectors.tally.flops))
         for group in _only(vectors.groups, singles):
             design = prober.design(group.vectors)
             standard = Standard.of(design, prober.train)
@@ -318,6 +323,7 @@ def _random(
                 to="random",
             )  # fmt: skip
         work.fitted()
+    return tally
 
 
 def _mixed(prober: _Prober, group: LayerGroup, plan: ProbePlan, work: _Progress) -> MixFigures:

@@ -95,7 +95,7 @@ def targets_of(data: TaskData, *, unit: Unit | None, splits: Sequence[str], max_
     """
     unit = unit or _usual_unit(data)
     if unit == "spans" and KINDS[data.kind].labels_words and data.scheme is None:
-        raise OptionError(f"The tags of {data.name} mark no spans, as B-PER and I-PER do: ask for words.")
+        raise OptionError(f"The tags of {data.name} mark no spans, as B-PER and I-PER do. Use --unit words.")
     for split in splits:
         check_there(data, split)
     table, notes = _Table(), list(data.notes)
@@ -228,17 +228,19 @@ class _Table:
         if len(self.of_train) < 2:
             [label] = self.of_train
             raise InputError(
-                f"All {self.of_train.total():,} training {unit} of {data.name} have the one label {shown(label)!r}: "
-                "there is nothing to probe for. Is it the right column (--label)?"
+                f"All {self.of_train.total():,} training {unit} of {data.name} have the same label, {shown(label)!r}, "
+                "so that there is nothing to learn. Is it the right column (--label)?"
             )
         if self.second and len(self.second) != len(self.first):
-            raise InputError(f"{data.name} has single spans and pairs of spans. Probe them one after the other.")
+            raise InputError(
+                f"{data.name} has single spans and pairs of spans. Write them to two files, and probe each."
+            )
         names = tuple(sorted(self.of_train))
         number = {name: place for place, name in enumerate(names)}
         unseen = Counter(label for label in self.labels if label not in number)
         if unseen:
             listed = ", ".join(repr(shown(label)) for label, _ in unseen.most_common(_NAMED))
-            notes.append(f"{unseen.total():,} {unit} have labels that train lacks ({listed}): they count as wrong.")
+            notes.append(f"{unseen.total():,} {unit} have labels that are not in train ({listed}) and count as wrong.")
         order = np.array(self.spans, np.int64).reshape(-1, 3)
         return Targets(
             name=data.name,
