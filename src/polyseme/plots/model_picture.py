@@ -70,7 +70,9 @@ def model_picture(title: str, grids: Sequence[PieceGrid], maps: Sequence[HeatMap
     """The picture: grids beside each other, heat maps below them, each with its title, and notes at the end."""
     parts, y = [f"<style>{_STYLE}</style>"], float(_TOP)
     if grids:
-        parts.append(svg_text(_LEFT, y, "Who sees whom: a row is a state, a column a piece that it depends on", "part"))
+        parts.append(
+            svg_text(_LEFT, y, "Who sees whom: one row per state, marked at the pieces that it depends on", "part")
+        )
         drawn, y = _grids(grids, y + 14)
         parts += drawn
     for heat_map in maps:
