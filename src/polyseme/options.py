@@ -17,7 +17,7 @@ import reprlib
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from polyseme.config import Config
 from polyseme.errors import InputError, OptionError, PolysemeError, nearest
@@ -43,7 +43,7 @@ class OptionDoc:
     metavar: str = ""
     """What the command line calls its value."""
     default: str = ""
-    """In words, the value that None stands for: "the recipe's"."""
+    """In words, the value that None, or an empty sequence, stands for: "the recipe's"."""
     flags: str = ""
     """Its flags on the command line, as click writes them; empty: `--name`."""
     parse: str = ""
@@ -60,6 +60,10 @@ def check_seed(seed: object) -> None:
 
 class Options(Config):
     """A record of options. Subclasses check their values in `__post_init__`, and call that of their bases."""
+
+    section: ClassVar[str] = ""
+    """The heading under which `--help` lists the options that a record brings itself; not inherited. Empty: with those
+    of the verb."""
 
     def __post_init__(self) -> None:
         """Check the seed, where there is one."""
@@ -143,6 +147,12 @@ def fields_of(record: Any) -> list[dataclasses.Field[Any]]:
     ordered = [fields[name] for name in names if name in fields and name not in callbacks]
     positional = [each for each in ordered if not each.kw_only]
     return [*positional, *(each for each in ordered if each.kw_only), *(fields[name] for name in callbacks)]
+
+
+def section_of(record: Any, field: dataclasses.Field[Any]) -> str:
+    """The heading of an option in `--help`: that of the record in which it is written."""
+    owner = next(base for base in record.__mro__ if field.name in inspect.get_annotations(base))
+    return str(vars(owner).get("section", ""))
 
 
 def flat(record: Callable[P, Record]) -> Callable[[Callable[[Record], Result]], Callable[P, Result]]:
@@ -283,6 +293,7 @@ def arguments_doc(record: Any) -> str:
     lines = ["Args:"]
     for each in fields_of(record):
         described = doc_of(each)
-        text = f"{each.name}: {described.help}{f' None: {described.default}.' if described.default else ''}"
+        absent = "None" if each.default is None else "Empty"
+        text = f"{each.name}: {described.help}{f' {absent}: {described.default}.' if described.default else ''}"
         lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
     return "\n".join(lines)

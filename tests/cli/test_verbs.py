@@ -405,6 +405,17 @@ def test_the_help_of_a_verb_says_something_of_everything_it_takes(verb: str) -> 
         assert _unwrapped(option.help) in _unwrapped(text)
 
 
+def test_the_help_of_a_verb_lists_its_options_by_section() -> None:
+    _, options = help_of("probe").split("\nOptions:\n")
+    order = (
+        "-m, --model", "  --layers", "\nData:\n", "  --train", "\nControls:\n", "  --random",
+        "\nVectors:\n", "  --stack", "\nComputation:\n", "  --device",
+    )  # fmt: skip
+    places = [options.index(each) for each in order]
+    assert places == sorted(places)
+    assert "\nReading the input:\n" in help_of("geometry")
+
+
 def _unwrapped(text: str) -> str:
     """In one line, whether or not words were broken after a hyphen."""
     return " ".join(text.split()).replace("- ", "-")

@@ -12,7 +12,7 @@ import click
 
 from polyseme.errors import Advice, OptionError, PolysemeError
 from polyseme.files.source_paths import FileName
-from polyseme.options import Options, doc_of, fields_of, flags
+from polyseme.options import Options, doc_of, fields_of, flags, section_of
 
 
 class _FileName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in click 8.3 only
@@ -31,6 +31,8 @@ FIRST = ("output", "model")
 """Options that every verb lists first."""
 SEVERAL = ("files", "several", "pairs", "grid", "rows")
 """Parsers of options that may be given several times."""
+OWN = "Options"
+"""The section of a verb's own options in its help, which comes first."""
 
 
 MEMORY_ADVICE = (
@@ -50,18 +52,40 @@ def command_of(record: type[Options], *, json: bool = False) -> Callable[[Callab
 def parameters_of(record: type[Options], *, json: bool = False) -> list[click.Parameter]:
     """The arguments and options of a record but callbacks, and `--json` on request."""
     fields = sorted(fields_of(record), key=lambda field: field.name not in FIRST)
-    parameters = [(_option if field.kw_only else _argument)(field) for field in fields if not doc_of(field).only_python]
+    parameters = [
+        _option(field, section_of(record, field)) if field.kw_only else _argument(field)
+        for field in fields
+        if not doc_of(field).only_python
+    ]
     if json:
         help = "Print JSON instead of a table."
         parameters.append(click.Option(["--json", "as_json"], is_flag=True, help=help))
     return parameters
 
 
+class SectionOption(click.Option):
+    """An option under a heading of its command's help."""
+
+    def __init__(self, *settings: Any, section: str, **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self.section = section
+
+
 class Command(click.Command):
-    """A command whose errors name its own options.
+    """A command whose help lists its options by section, and whose errors name its own options.
 
     It refuses an option with one value if it is given twice; click would drop the first in silence.
     """
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {OWN: []}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if row is not None:
+                sections.setdefault(getattr(parameter, "section", "") or OWN, []).append(row)
+        for section, rows in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -110,7 +134,7 @@ def _argument(field: dataclasses.Field[Any]) -> click.Parameter:
     return click.Argument([field.name], metavar=metavar or None, nargs=n_values, required=required, **settings)
 
 
-def _option(field: dataclasses.Field[Any]) -> click.Parameter:
+def _option(field: dataclasses.Field[Any], section: str) -> click.Parameter:
     doc = doc_of(field)
     names = flags(field)
     settings: dict[str, Any] = {"help": f"{doc.help}{f'  [default: {doc.default}]' if doc.default else ''}"}
@@ -130,7 +154,7 @@ def _option(field: dataclasses.Field[Any]) -> click.Parameter:
         settings |= {"metavar": doc.metavar, "type": str if doc.parse else kind}
     if "Sources" in str(field.type):
         settings["type"] = FILE_NAME
-    return click.Option([*names, field.name], **settings)
+    return SectionOption([*names, field.name], section="" if field.name in FIRST else section, **settings)
 
 
 def _callback(parse: Callable[[Any, str], Any], flag: str) -> Callable[[click.Context, click.Parameter, Any], Any]:

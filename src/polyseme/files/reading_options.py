@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 from polyseme.errors import OptionError
 from polyseme.files.readers import READERS
@@ -38,6 +38,8 @@ ALL = "all"
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(Options):
     """How tables are read."""
+
+    section: ClassVar[str] = "Reading the input"
 
     format: str | None = option(
         None, f"Format of the input: {', '.join(READERS)}.", "FORMAT", default="by the file suffix"
@@ -73,6 +75,8 @@ class TableOptions(Options):
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(TableOptions):
     """How texts are read."""
+
+    section: ClassVar[str] = "Reading the input"
 
     field: FieldName | None = option(
         None,
@@ -112,6 +116,8 @@ class TextOptions(TableOptions):
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions(TextOptions):
     """How texts are read, and which fields are carried over to the output."""
+
+    section: ClassVar[str] = "Reading the input"
 
     fields: str | Sequence[str] = option(
         (), "Additional input fields to copy to the output, separated by commas, or all.", "NAMES", parse="names"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from polyseme.errors import OptionError
-from polyseme.options import callback, check_choice, column_option, doc, option
+from polyseme.options import Options, callback, check_choice, column_option, doc, option
 from polyseme.verb_options.analysis_options import AnalysisOptions
 from polyseme.verb_options.model_options import StackOption, model_option
 from polyseme.verb_options.task_options import Column
@@ -28,19 +28,11 @@ OF_LABELS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeOptions(StackOption, AnalysisOptions):
-    """What `probe` takes."""
+class ProbedData(Options):
+    """What `probe` trains and evaluates on."""
 
-    name: str = dataclasses.field(
-        kw_only=False,
-        metadata=doc(
-            "What is probed for: a benchmark (ud-ewt, ud-ewt-xpos, wnut17, wikigold, conll, srl, gap, wsc, wic, "
-            "coarsewsd20), or a kind of data of your own: tag (CoNLL, CoNLL-U, JSON lines), edges (JSON lines with "
-            "labeled spans and pairs of spans), edge or edge-pair (tables).",
-            "NAME",
-        ),
-    )
-    model: AnyPath | Model | None = model_option("probe")
+    section: ClassVar[str] = "Data"
+
     label: Column | None = column_option(
         "Label to probe for: a column of a treebank (upos, xpos, deprel …), a morphological feature (Number, Tense "
         "…), or the number of a CoNLL column.",
@@ -57,6 +49,39 @@ class ProbeOptions(StackOption, AnalysisOptions):
     dev: Sources | None = option(None, "Development file.", "FILE", default="a tenth of train")
     test: Sources | None = option(None, "Test file.", "FILE", default="none")
     split: str | None = option(None, "Split to report: dev or test.", "SPLIT", default="test if there is one, else dev")
+    max_items: int | None = option(
+        None, "Maximum number of items (sentences) per split, evenly spaced.", "N", default="all"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeControls(Options):
+    """What shows whether a probe's accuracy is the model's."""
+
+    section: ClassVar[str] = "Controls"
+
+    control: bool = option(False, "Also run a control task (random labels per word type), and report the selectivity.")
+    code_length: bool = option(False, "Also measure the online code length of the training labels (--probe linear).")
+    random: bool = option(False, "Also probe the same architecture with random weights.")
+    seeds: int | Sequence[int] = option(
+        1, "Number of seeds, for control labels, code orders, random weights, mix and mlp.", "N", parse="seeds"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeOptions(ProbedData, ProbeControls, StackOption, AnalysisOptions):
+    """What `probe` takes."""
+
+    name: str = dataclasses.field(
+        kw_only=False,
+        metadata=doc(
+            "What to probe for: a benchmark (ud-ewt, ud-ewt-xpos, wnut17, wikigold, conll, srl, gap, wsc, wic, "
+            "coarsewsd20), or a kind of data of your own: tag (CoNLL, CoNLL-U, JSON lines), edges (JSON lines with "
+            "labeled spans and pairs of spans), edge or edge-pair (tables).",
+            "NAME",
+        ),
+    )
+    model: AnyPath | Model | None = model_option("probe")
     layers: str | int = option(
         "all",
         "Layers to probe: all, numbers (0,3,6; -1 is the top), mix (a learned mix of all layers), or both (all,mix).",
@@ -68,12 +93,6 @@ class ProbeOptions(StackOption, AnalysisOptions):
     )
     hidden: int = option(256, "For --probe mlp: width of the hidden layer.", "N")
     l2: float = option(10.0, "L2 penalty, relative to the loss summed over examples.", "NUMBER")
-    control: bool = option(False, "Also run a control task (random labels per word type), and report the selectivity.")
-    code_length: bool = option(False, "Also measure the online code length of the training labels (--probe linear).")
-    random: bool = option(False, "Also probe the same architecture with random weights.")
-    seeds: int | Sequence[int] = option(
-        1, "Number of seeds, for control labels, code orders, random weights, mix and mlp.", "N", parse="seeds"
-    )
     structural: StructuralKind | None = option(
         None,
         "Structural probe for the dependency trees of a treebank, instead of labels (Hewitt and Manning 2019): "
@@ -82,9 +101,6 @@ class ProbeOptions(StackOption, AnalysisOptions):
         default="labels",
     )
     rank: int = option(64, "For --structural: rank of the probe, at most the width of the vectors.", "N")
-    max_items: int | None = option(
-        None, "Maximum number of items (sentences) per split, evenly spaced.", "N", default="all"
-    )
     pool: str | None = option(
         None, "How the pieces of a word become one vector: first, last, mean, max.", "POOLING", default="mean"
     )
@@ -97,7 +113,7 @@ class ProbeOptions(StackOption, AnalysisOptions):
         if self.unit is not None:
             check_choice("unit", self.unit, get_args(Unit))
         if self.split not in (None, "dev", "test"):
-            raise OptionError(f"Figures are of dev or test. Got the split {self.split!r} instead.")
+            raise OptionError(f"The split to report must be dev or test. Got {self.split!r} instead.")
         if self.structural is not None:
             check_choice("structural probe", self.structural, get_args(StructuralKind))
             unused = next((name for name in OF_LABELS if name in self.changed()), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from polyseme.files.reading_options import ReadingOptions, TextOptions
 from polyseme.options import Options, callback, doc, option, output_option
@@ -37,6 +37,8 @@ Sort = Literal["text", "left", "right", "similarity", "sense"]
 class EmbedderOptions(LayerOptions, StackOption):
     """What decides a word's vector."""
 
+    section: ClassVar[str] = "Vectors"
+
     carry_state: bool = option(
         False,
         "Carry the state of a recurrent encoder from text to text, as the original ELMo did: texts run in batches of "
@@ -54,6 +56,8 @@ class EmbedderOptions(LayerOptions, StackOption):
 @dataclass(frozen=True, kw_only=True)
 class PerOptions(Options):
     """What gets a vector."""
+
+    section: ClassVar[str] = "Vectors"
 
     per: Per = option("word", "Unit that gets a vector: word or text.", "UNIT")
     text_pool: str | None = option(
@@ -97,8 +101,9 @@ class EmbedOptions(EmbedderOptions, PerOptions, ReadingOptions, ComputeOptions, 
     columns: str | Sequence[str] = option(
         (),
         "Columns of the table with one row per word, separated by commas: id, position, word, start, end, text, "
-        "fields, vector, or single dimensions (v0, v17).  [default: all but text]",
+        "fields, vector, or single dimensions (v0, v17).",
         "NAMES",
+        default="all but text",
         parse="names",
     )
     shard_rows: int | None = option(
