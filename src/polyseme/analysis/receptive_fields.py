@@ -61,8 +61,9 @@ def receptive_fields(bundle: Bundle, *, length: int) -> list[ReceptiveField]:
         layers = [read[number] for number in range(read.depth + 1)]
         fields = _grouped("encoder", names, layers)
         if exact.config.direction == "two-way":
-            fields += _grouped("forward half", names, [layer.chunk(2, dim=-1)[0] for layer in layers])
-            fields += _grouped("backward half", names, [layer.chunk(2, dim=-1)[1] for layer in layers])
+            halves = [layer.chunk(2, dim=-1) for layer in layers[1:]]
+            fields += _grouped("forward half", names, [half for half, _ in halves], first=1)
+            fields += _grouped("backward half", names, [half for _, half in halves], first=1)
         if exact.decoder is not None:
             fields += _of_decoder(exact, names, changed, read)
     return fields
@@ -106,10 +107,10 @@ def _rows(row: Batch, changed: Tensor) -> Batch:
     return dataclasses.replace(row, pieces=changed, segments=segments)
 
 
-def _grouped(part: Part, names: Sequence[str], layers: Sequence[Tensor]) -> list[ReceptiveField]:
-    """The fields of layers [1 + T, T, D]; those of neighbors that depend on the same pieces as one."""
+def _grouped(part: Part, names: Sequence[str], layers: Sequence[Tensor], *, first: int = 0) -> list[ReceptiveField]:
+    """The fields of layers [1 + T, T, D], from the `first` upward; neighbors that depend on the same pieces are one."""
     groups: list[tuple[list[int], NDArray[np.bool_]]] = []
-    for number, states in enumerate(layers):
+    for number, states in enumerate(layers, start=first):
         depends = _depends(states)
         if groups and np.array_equal(depends, groups[-1][1]):
             groups[-1][0].append(number)
