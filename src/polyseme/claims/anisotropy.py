@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from polyseme.claims.claim import Claim
-from polyseme.claims.script_rules import script_rule
+from polyseme.claims.script_rules import script_claim
 
 SCRIPT = "experiments/geometry.py"
 CLAIMS = (
-    Claim(
+    script_claim(
+        SCRIPT,
         name="anisotropy-grows",
         text="Vectors of random words are more alike in each higher layer.",
         source="Ethayarajh 2019, Figure 1",
         runs="Three samples of 100,000 words in the packaged models and a small ELMo, beside random weights.",
-        rule=script_rule(SCRIPT),
-        script=SCRIPT,
         minutes=10,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Lab, of_row, pretraining_rows
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.standard_model import SMALL_LACKS, pretrained
+from polyseme.claims.standard_model import SMALL_LACKS, pretrain_rows
 from polyseme.sweeps.sweep_report import RunResult
 
 F1 = "wnut17 span_f1 on dev"
@@ -18,7 +18,7 @@ ROWS = {
 
 def run(lab: Lab) -> list[RunResult]:
     """Both models fine-tuned to named entities, the causal one also under a BiLSTM."""
-    runs = pretrained(lab, ["masked", "causal"])
+    runs = pretrain_rows(lab, ["masked", "causal"])
     fitted = [
         lab.finetune(row, seed, "wnut17", model=lab.model(of_row(runs, start, seed)), head=head, epochs=5)
         for row, (start, head) in ROWS.items()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 from polyseme.api import load
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Figures, Lab, of_row
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.word_models import DATA, NATS, reading, scored, surprise, word_models
+from polyseme.claims.word_models import DATA, NATS, mean_surprisal, reading, score_row, word_models
 from polyseme.scoring.neural_cache import Caches, NeuralCache
 from polyseme.sweeps.sweep_report import RunResult
 
@@ -24,14 +22,14 @@ def run(lab: Lab) -> list[RunResult]:
     """The model alone and with the cache, whose share and sharpness the validation file chooses."""
     runs = word_models(lab, ["LSTM"])
 
-    def cached(seed: int) -> Figures:
+    def with_cache(_: str, seed: int) -> Figures:
         model = load(lab.model(of_row(runs, "LSTM", seed)), device=lab.device)
         valid = reading(lab, model, "valid")
         best = max(CACHES, key=lambda cache: float(Caches(cache)(0, *valid).mean()))
-        return {NATS: surprise(Caches(best)(0, *reading(lab, model, "test")).double().cpu().numpy())}
+        return {NATS: mean_surprisal(Caches(best)(0, *reading(lab, model, "test")).double().cpu().numpy())}
 
-    rows = [scored(lab, runs, "LSTM", seed) for seed in lab.seeds]
-    return [*rows, *(lab.measure(CACHED, seed, functools.partial(cached, seed)) for seed in lab.seeds)]
+    rows = [score_row(lab, runs, "LSTM", seed) for seed in lab.seeds]
+    return [*rows, *lab.measure_rows([CACHED], with_cache)]
 
 
 CLAIM = Claim(

@@ -16,7 +16,7 @@ import torch
 
 from polyseme import __version__
 from polyseme.claims.claim import Claim
-from polyseme.claims.claim_page import claim_page, condition_rows, note_of
+from polyseme.claims.claim_page import claim_page, condition_lines, note_of
 from polyseme.claims.claim_result import MADE_BY, ClaimResult, Size, packaged_results
 from polyseme.claims.claim_table import CLAIMS
 from polyseme.claims.data_sources import data_folder
@@ -80,7 +80,7 @@ class ClaimReport:
             lines.append(f"observed before there was a rule, which decides nothing: {claim.observed}")
         for result in self.results:
             lines.append(f"result: {_verdict(claim, result)}, {result.minutes:.1f} minutes on {result.device}")
-            lines += [f"  {condition}: {' '.join(cells)}" for condition, *cells in condition_rows(result)]
+            lines += [f"  {line}" for line in condition_lines(result)]
             lines += [f"  {note_of(result)}"] if result.note else []
         return [*lines, *([self.message] if self.message else [])]
 

@@ -42,9 +42,10 @@ def data_folder(named: str | os.PathLike[str] | None, needed: Sequence[str], cla
     if not needed and not place:
         return Path()
     if not place:
+        origins = ", ".join(f"{name} ({DATA[name]})" for name in needed)
         raise OptionError(
-            f"The claim {claim!r} needs data: {', '.join(needed)}. Name the folder that holds it with --data (data=…), "
-            f"or in the environment variable {VARIABLE}."
+            f"The claim {claim!r} needs data: {origins}. Name the folder that holds it with --data (data=…), or in the "
+            f"environment variable {VARIABLE}."
         )
     folder = Path(place)
     for name in needed:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from polyseme.claims.claim import Claim
-from polyseme.claims.script_rules import script_rule
+from polyseme.claims.script_rules import script_claim
 
 SCRIPT = "experiments/distillation.py"
 CLAIMS = (
-    Claim(
+    script_claim(
+        SCRIPT,
         name="distilled-student",
         text=(
             "A distilled student with half of the layers keeps 95% of its teacher, and beats the same shape from "
@@ -18,8 +18,6 @@ CLAIMS = (
             "The packaged encoder distilled to 6 of its 12 layers, and 6 layers from scratch, each fine-tuned to five "
             "tasks."
         ),
-        rule=script_rule(SCRIPT),
-        script=SCRIPT,
         minutes=30,
         seeds=1,
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Figures, Lab, of_row, pretraining_rows
 from polyseme.claims.lm_vectors_in_taggers import LONG, bilms
@@ -35,10 +37,9 @@ def run(lab: Lab) -> list[RunResult]:
         return {task: Figure(value=value, unit="share", error=error)}
 
     fitted = [
-        lab.measure(strategy, seed, lambda t=task, s=strategy, n=seed: figures(t, s, n), shared=f"elmo-six.{task}")  # type: ignore[misc]
+        row
         for task in SUITE.names
-        for strategy in (BEFORE, AFTER)
-        for seed in lab.seeds
+        for row in lab.measure_rows((BEFORE, AFTER), functools.partial(figures, task), shared=f"elmo-six.{task}")
     ]
     return [*pretraining_rows(runs), *fitted]
 

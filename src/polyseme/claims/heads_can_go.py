@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from polyseme.claims.claim import Claim
-from polyseme.claims.script_rules import script_rule
+from polyseme.claims.script_rules import script_claim
 
 SCRIPT = "experiments/pruning.py"
 CLAIMS = (
-    Claim(
+    script_claim(
+        SCRIPT,
         name="heads-can-go",
         text=(
             "A large part of a fine-tuned model's attention heads, 40%, can be removed at no more than a point of "
@@ -17,8 +17,6 @@ CLAIMS = (
         runs=(
             "MiniLM and the packaged encoder, fine-tuned to QNLI; heads are removed by their gradients, and at random."
         ),
-        rule=script_rule(SCRIPT),
-        script=SCRIPT,
         minutes=12,
         seeds=1,
     ),

@@ -12,8 +12,8 @@ from polyseme.api import Model, load
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Figures, Lab, of_row
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.standard_model import SMALL_LACKS, pretrained
-from polyseme.claims.word_models import surprise
+from polyseme.claims.standard_model import SMALL_LACKS, pretrain_rows
+from polyseme.claims.word_models import mean_surprisal
 from polyseme.files.lines import read_lines
 from polyseme.sweeps.sweep_report import RunResult
 from polyseme.text.documents import string_to_document
@@ -27,22 +27,17 @@ N_TEXTS, LENGTHS = 200, range(12, 40)
 
 def run(lab: Lab) -> list[RunResult]:
     """Two neighboring pieces come last in the order: the second is predicted without the first, and after it."""
-    runs = pretrained(lab, ["permuted"])
+    runs = pretrain_rows(lab, ["permuted"])
 
-    def figures(seed: int, row: str) -> Figures:
+    def figures(row: str, seed: int) -> Figures:
         model = load(lab.model(of_row(runs, "permuted", seed)), device=lab.device)
         rng = random.Random(seed)
         texts = _texts(lab, model)
         places = [rng.randrange(2, len(each.ids) - 1) for each in texts]
         scores = [_second(model, each, place, after=row == SEEN) for each, place in zip(texts, places, strict=True)]
-        return {NATS: surprise(np.array(scores))}
+        return {NATS: mean_surprisal(np.array(scores))}
 
-    measured = [
-        lab.measure(row, seed, lambda seed=seed, row=row: figures(seed, row))  # type: ignore[misc]
-        for row in (HIDDEN, SEEN)
-        for seed in lab.seeds
-    ]
-    return [*runs, *measured]
+    return [*runs, *lab.measure_rows((HIDDEN, SEEN), figures)]
 
 
 def _texts(lab: Lab, model: Model) -> list[Pieces]:

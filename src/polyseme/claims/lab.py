@@ -6,10 +6,11 @@ Runs are kept in one folder, by name; claims that name the same run share it. A 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ Figures = Mapping[str, Figure]
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """One claim's place."""
+    """Folder, data, size and remaining time of the experiment of one claim."""
 
     claim: str
     folder: Path
@@ -43,7 +44,7 @@ class Lab:
     n_seeds: int
     small: bool = False
     factor: float = 1.0
-    """How many times the smallest honest budget there is."""
+    """The budget, as a multiple of the smallest honest one."""
     device: str = "auto"
     jobs: int | None = None
     deadline: float = math.inf
@@ -61,7 +62,7 @@ class Lab:
         return range(self.n_seeds)
 
     def texts(self, *names: str) -> list[str]:
-        """Files of raw text by name; none named: all that may be published."""
+        """Files of raw text by name; without names, all texts but news-01, which has no open license."""
         every = sorted((self.data / "corpus").glob("*.xz"))
         chosen = [
             each for each in every if (each.name.partition(".")[0] in names if names else "news-01" not in each.name)
@@ -69,11 +70,11 @@ class Lab:
         return [str(each) for each in chosen]
 
     def budget(self, amount: float, unit: str) -> str:
-        """So much work, times what the budget of the claim allows."""
+        """An amount of work, scaled by the budget of the claim."""
         return f"{amount * self.factor:.6g}{unit}"
 
     def sweep(self, name: str, verb: str, argument: Any, **options: Any) -> list[RunResult]:
-        """Runs of a sweep, all finished; the folder has the name, and claims may share it."""
+        """The finished runs of a sweep; claims that use the same name share its folder."""
         seconds = self._seconds_left()
         result = sweep(
             verb,
@@ -94,22 +95,32 @@ class Lab:
         return [dataclasses.replace(run, folder=str(Path(run.folder).relative_to(self.folder))) for run in result.runs]
 
     def model(self, run: RunResult) -> Path:
-        """The folder of what a run of a sweep has written."""
+        """The folder of the model of a run."""
         return self.folder / run.folder / PLACE
 
+    def measure_rows(
+        self, rows: Iterable[str], figures: Callable[[str, int], Figures], *, shared: str = ""
+    ) -> list[RunResult]:
+        """Rows that no sweep has, with every seed; `figures` computes those of a row and a seed (see `measure`)."""
+        return [
+            self.measure(row, seed, functools.partial(figures, row, seed), shared=shared)
+            for row in rows
+            for seed in self.seeds
+        ]
+
     def measure(self, row: str, seed: int, figures: Callable[[], Figures], *, shared: str = "") -> RunResult:
-        """A row that no sweep has: figures are computed once, with what that cost.
+        """A row that no sweep has, with one seed: figures and cost, which are computed once and stored.
 
         Args:
-            row: what tables call it.
-            seed: of several rows with this name.
-            figures: computes them.
-            shared: the name of what several claims measure alike; empty: it is this claim's alone.
+            row: the name of the row in tables.
+            seed: the seed.
+            figures: a function that computes the figures.
+            shared: the name under which several claims share the measurement; empty: only this claim uses it.
         """
         name = f"{shared or self.claim}.{row}.{seed}".replace("/", "-")
         file = self.folder / MEASURED / f"{name}.json"
         if not file.is_file():
-            self._seconds_left()
+            self._seconds_left()  # pauses if there are none
             meter, began = Meter(self._device()), time.perf_counter()
             values = figures()
             ledger = Ledger.of(
@@ -155,22 +166,13 @@ class Lab:
         return seconds
 
 
-def renamed(runs: Sequence[RunResult], rows: Mapping[str, str] | str) -> list[RunResult]:
-    """Runs under the names of rows; of several, those that have a name."""
-    if isinstance(rows, str):
-        return [dataclasses.replace(run, settings={ROW: rows}) for run in runs]
-    return [
-        dataclasses.replace(run, settings={ROW: rows[run.settings[ROW]]}) for run in runs if run.settings[ROW] in rows
-    ]
-
-
 def pretraining_rows(runs: Sequence[RunResult]) -> list[RunResult]:
     """Runs of pretraining as rows beside those of their models on a task, with their losses and costs."""
     return [dataclasses.replace(run, settings={ROW: f"{run.settings[ROW]}: pretraining"}) for run in runs]
 
 
 def with_measured(run: RunResult, measured: RunResult) -> RunResult:
-    """A run with what was measured of it later: its figures, and what they cost."""
+    """A run together with later measurements: their figures, and their cost."""
     return dataclasses.replace(run, figures={**run.figures, **measured.figures}, cost=run.cost.add(measured.cost))
 
 

@@ -24,7 +24,7 @@ LOWER, UPPER = "lower half", "upper half"
 def run(lab: Lab) -> list[RunResult]:
     """Fine-tuned with each seed, and compared with what it was, layer by layer."""
 
-    def half(seed: int, upper: bool) -> Figures:
+    def change_of_half(row: str, seed: int) -> Figures:
         folder = lab.folder / f"{TASK}-seed{seed}"
         if not (folder / "report.json").is_file():
             finetune(TASK, model=MODEL, data=lab.tasks, seeds=[seed], device=lab.device, output=folder, epochs=2)
@@ -32,14 +32,10 @@ def run(lab: Lab) -> list[RunResult]:
         after = _encoder(folder).layer_groups()[1:]
         changes = [_change(*pair) for pair in zip(before, after, strict=True)]
         middle = len(changes) // 2
-        chosen = changes[middle:] if upper else changes[:middle]
+        chosen = changes[middle:] if row == UPPER else changes[:middle]
         return {MOVED: Figure(value=sum(chosen) / len(chosen))}
 
-    return [
-        lab.measure(row, seed, lambda seed=seed, upper=row == UPPER: half(seed, upper))  # type: ignore[misc]
-        for row in (LOWER, UPPER)
-        for seed in lab.seeds
-    ]
+    return lab.measure_rows((LOWER, UPPER), change_of_half)
 
 
 def _encoder(folder: Path) -> Encoder:

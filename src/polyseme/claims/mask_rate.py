@@ -12,14 +12,7 @@ CLAIM = Claim(
     source="Wettig et al. 2023 (of large models)",
     runs="The standard masked model at both rates, fine-tuned to five tasks of GLUE.",
     rule=Rule(conditions=(above("mask rate 0.4", "masked", GLUE),)),
-    run=standard_rows(
-        "masked",
-        "mask rate 0.4",
-        then=(
-            glue,
-            blimp,
-        ),
-    ),
+    run=standard_rows("masked", "mask rate 0.4", then=(glue, blimp)),
     data=(*GLUE_DATA, "tasks/blimp"),
     minutes=32,
     small_minutes=50,

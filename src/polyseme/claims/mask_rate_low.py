@@ -13,7 +13,7 @@ CLAIM = Claim(
     runs="The standard masked model at 5% and 15%, scored by BLiMP.",
     rule=Rule(conditions=(above("masked", "mask rate 0.05", BLIMP),)),
     run=standard_rows("masked", "mask rate 0.05", then=(blimp,)),
-    data=(*("corpus",), "tasks/blimp"),
+    data=("corpus", "tasks/blimp"),
     minutes=8,
     small_minutes=30,
     small_lacks="Minimal pairs are few, and a model of this size knows only frequent words.",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Figures, Lab
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.word_models import DATA, NATS, SMALL_LACKS, log_probs, scored, surprise, word_models
+from polyseme.claims.word_models import DATA, NATS, SMALL_LACKS, log_probs, mean_surprisal, score_row, word_models
 from polyseme.scoring.mixture import fit_weights, mixed
 from polyseme.sweeps.sweep_report import RunResult
 
@@ -21,14 +19,14 @@ def run(lab: Lab) -> list[RunResult]:
     """Both models, and their mixture with weights that are fitted to the validation file."""
     runs = word_models(lab, PARTS)
 
-    def mixture(seed: int) -> Figures:
+    def mixture(_: str, seed: int) -> Figures:
         valid, test = (
             np.stack([log_probs(lab, runs, row, seed, split) for row in PARTS]) for split in ("valid", "test")
         )
-        return {NATS: surprise(mixed(test, fit_weights(valid).weights))}
+        return {NATS: mean_surprisal(mixed(test, fit_weights(valid).weights))}
 
-    rows = [scored(lab, runs, row, seed) for row in PARTS for seed in lab.seeds]
-    return [*rows, *(lab.measure(MIXED, seed, functools.partial(mixture, seed)) for seed in lab.seeds)]
+    rows = [score_row(lab, runs, row, seed) for row in PARTS for seed in lab.seeds]
+    return [*rows, *lab.measure_rows([MIXED], mixture)]
 
 
 CLAIM = Claim(

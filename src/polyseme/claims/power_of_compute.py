@@ -42,7 +42,7 @@ def run(lab: Lab) -> list[RunResult]:
         vocab_size=4096 if lab.small else 16_384,
     )
 
-    def fit(seed: int) -> dict[str, Figure]:
+    def fit(_: str, seed: int) -> dict[str, Figure]:
         lowest = [
             min(
                 run.figures[LOSS].value
@@ -56,7 +56,7 @@ def run(lab: Lab) -> list[RunResult]:
         explained = 1 - float(np.var(y - slope * x - intercept) / np.var(y))
         return {EXPLAINED: Figure(value=explained, unit="share"), EXPONENT: Figure(value=-float(slope))}
 
-    return [*runs, *(lab.measure(FIT, seed, lambda seed=seed: fit(seed)) for seed in lab.seeds)]  # type: ignore[misc]
+    return [*runs, *lab.measure_rows([FIT], fit)]
 
 
 CLAIM = Claim(

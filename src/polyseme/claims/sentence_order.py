@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Lab, with_measured
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.standard_model import pretrained
+from polyseme.claims.standard_model import pretrain_rows
 from polyseme.sweeps.grid import ROW
 from polyseme.sweeps.sweep_report import Figure, RunResult
 from polyseme.training.effects import read_log
@@ -24,7 +24,7 @@ def run(lab: Lab) -> list[RunResult]:
 
         return with_measured(run, lab.measure(run.settings[ROW], run.seed, figures))
 
-    return [with_loss(run) for run in pretrained(lab, ROWS)]
+    return [with_loss(run) for run in pretrain_rows(lab, ROWS)]
 
 
 CLAIM = Claim(

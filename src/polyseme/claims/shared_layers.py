@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from statistics import median
 
@@ -11,18 +12,18 @@ from polyseme.api import load
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Lab, of_row, with_measured
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.standard_model import pretrained
+from polyseme.claims.standard_model import pretrain_rows
 from polyseme.sweeps.sweep_report import Figure, RunResult
 from polyseme.types import Batch
 
-BYTES, SECONDS = "million weights of the layers", "seconds of a forward pass"
+WEIGHTS, SECONDS = "million weights of the layers", "seconds of a forward pass"
 ROWS = ("shared layers", "own layers")
 TURNS, SHAPE = 15, (32, 128)
 
 
 def run(lab: Lab) -> list[RunResult]:
     """Both models in turn, on the same rows; of each the median time."""
-    runs = pretrained(lab, ROWS)
+    runs = pretrain_rows(lab, ROWS)
     return [
         with_measured(of_row(runs, row, seed), each)
         for seed in lab.seeds
@@ -34,7 +35,7 @@ def run(lab: Lab) -> list[RunResult]:
 def _both(lab: Lab, runs: list[RunResult], seed: int) -> list[RunResult]:
     figures: dict[str, dict[str, Figure]] = {}
 
-    def measured(row: str) -> dict[str, Figure]:
+    def figures_of(row: str) -> dict[str, Figure]:
         if not figures:
             models = {each: load(lab.model(of_row(runs, each, seed)), device=lab.device).bundle for each in ROWS}
             seconds: dict[str, list[float]] = {each: [] for each in ROWS}
@@ -48,12 +49,12 @@ def _both(lab: Lab, runs: list[RunResult], seed: int) -> list[RunResult]:
             for each, bundle in models.items():
                 weights = {id(one): one.numel() for group in bundle.encoder.layer_groups()[1:] for one in group}
                 figures[each] = {
-                    BYTES: Figure(value=sum(weights.values()) / 1e6),
+                    WEIGHTS: Figure(value=sum(weights.values()) / 1e6),
                     SECONDS: Figure(value=median(seconds[each])),
                 }
         return figures[row]
 
-    return [lab.measure(row, seed, lambda row=row: measured(row)) for row in ROWS]  # type: ignore[misc]
+    return [lab.measure(row, seed, functools.partial(figures_of, row)) for row in ROWS]
 
 
 CLAIM = Claim(
@@ -66,7 +67,7 @@ CLAIM = Claim(
     ),
     rule=Rule(
         conditions=(
-            above("own layers", "shared layers", BYTES),
+            above("own layers", "shared layers", WEIGHTS),
             above("shared layers", "own layers", SECONDS, factor=0.9),
         )
     ),

@@ -52,7 +52,7 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 """Row → what differs. A row is never changed once it has been run: a new one has a new name."""
 
 
-def pretrained(lab: Lab, rows: Sequence[str], *, then: Sequence[Any] = ()) -> list[RunResult]:
+def pretrain_rows(lab: Lab, rows: Sequence[str], *, then: Sequence[Any] = ()) -> list[RunResult]:
     """Runs of rows, with what follows them."""
     shape = SMALL if lab.small else FULL
     return lab.sweep(
@@ -73,7 +73,7 @@ def standard_rows(*rows: str, then: Sequence[Callable[[Lab], Any]] = ()) -> Expe
     """The experiment that consists of rows, with what follows each."""
 
     def run(lab: Lab) -> list[RunResult]:
-        return pretrained(lab, rows, then=[each(lab) for each in then])
+        return pretrain_rows(lab, rows, then=[each(lab) for each in then])
 
     return run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Lab
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.word_models import DATA, NATS, SMALL_LACKS, scored, word_models
+from polyseme.claims.word_models import DATA, NATS, SMALL_LACKS, score_row, word_models
 from polyseme.sweeps.sweep_report import RunResult
 
 ROWS = ("Transformer", "LSTM")
@@ -14,7 +14,7 @@ ROWS = ("Transformer", "LSTM")
 def run(lab: Lab) -> list[RunResult]:
     """Both models."""
     runs = word_models(lab, ROWS)
-    return [scored(lab, runs, row, seed) for row in ROWS for seed in lab.seeds]
+    return [score_row(lab, runs, row, seed) for row in ROWS for seed in lab.seeds]
 
 
 CLAIM = Claim(

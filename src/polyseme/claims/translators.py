@@ -48,10 +48,10 @@ def translators(lab: Lab, rows: Sequence[str]) -> list[RunResult]:
         rows={row: dict((SMALL_ROWS if lab.small else ROWS)[row]) for row in rows},
         budget=lab.budget(6e12 if lab.small else 8e14, "flops"),
     )
-    return [_translated(lab, of_row(runs, row, seed), row, seed) for row in rows for seed in lab.seeds]
+    return [_score_translator(lab, of_row(runs, row, seed), row, seed) for row in rows for seed in lab.seeds]
 
 
-def _translated(lab: Lab, run: RunResult, row: str, seed: int) -> RunResult:
+def _score_translator(lab: Lab, run: RunResult, row: str, seed: int) -> RunResult:
     def figures() -> Figures:
         sources, references = (_lines(lab, side) for side in ("en", "de"))
         model = load(lab.model(run), device=lab.device)

@@ -71,7 +71,7 @@ def run_steps(lab: Lab) -> list[RunResult]:
         start, options = STEPS[row]
         return {ALL: _fitted(lab, lab.model(of_row(models[start], start, seed)), seed, "100%", options)}
 
-    return [*_pretraining(models), *_measured(lab, list(STEPS), figures, "ulmfit")]
+    return [*_pretraining(models), *lab.measure_rows(STEPS, figures, shared="ulmfit")]
 
 
 def run_labels(lab: Lab) -> list[RunResult]:
@@ -85,19 +85,11 @@ def run_labels(lab: Lab) -> list[RunResult]:
         options = {"reinit_layers": 3, "gradual_unfreezing": False, "layer_decay": 1.0, "learning_rate": 1e-3}
         return {TENTH: _fitted(lab, model, seed, SHARE, options)}
 
-    return [*_pretraining(models), *_measured(lab, [FULL, SCRATCH], figures, "ulmfit-tenth")]
+    return [*_pretraining(models), *lab.measure_rows((FULL, SCRATCH), figures, shared="ulmfit-tenth")]
 
 
 def _pretraining(models: Mapping[str, Sequence[RunResult]]) -> list[RunResult]:
     return [run for runs in models.values() for run in pretraining_rows(runs)]
-
-
-def _measured(lab: Lab, rows: Sequence[str], figures: Any, shared: str) -> list[RunResult]:
-    return [
-        lab.measure(row, seed, lambda row=row, seed=seed: figures(row, seed), shared=shared)  # type: ignore[misc]
-        for row in rows
-        for seed in lab.seeds
-    ]
 
 
 CLAIMS = (

@@ -61,17 +61,17 @@ def word_models(lab: Lab, rows: Sequence[str]) -> list[RunResult]:
     )
 
 
-def scored(lab: Lab, runs: Sequence[RunResult], row: str, seed: int) -> RunResult:
+def score_row(lab: Lab, runs: Sequence[RunResult], row: str, seed: int) -> RunResult:
     """A row with its surprise at the words of test."""
 
     def figures() -> Mapping[str, Figure]:
-        return {NATS: surprise(log_probs(lab, runs, row, seed, "test"))}
+        return {NATS: mean_surprisal(log_probs(lab, runs, row, seed, "test"))}
 
     run = of_row(runs, row, seed)
     return with_measured(run, lab.measure(row, seed, figures, shared="wikitext"))
 
 
-def surprise(log_probs: Floats) -> Figure:
+def mean_surprisal(log_probs: Floats) -> Figure:
     """Mean nats per word; its error as if words were independent."""
     return Figure(value=-float(log_probs.mean()), unit="nats", error=float(log_probs.std()) / math.sqrt(log_probs.size))
 

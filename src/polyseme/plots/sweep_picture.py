@@ -25,6 +25,8 @@ _ASIDE = 8.0
 _LINE = 22
 _TOP = 64
 _BOTTOM = 26
+SWEEP_CHART_STYLE = f"{CHART_STYLE}\n.chart {{ max-width: {WIDTH}px; margin: .3rem 0 }}"
+"""Charts are as wide as they were drawn, so that their text has the size of other notes."""
 
 
 class PicturePoint(NamedTuple):
@@ -76,11 +78,11 @@ def sweep_page(
         *(f'<p class="faint">{escaped(note)}</p>' for note in notes),
         *sweep_charts(settings, figures),
     ]
-    return page(title, "\n".join(parts), style=f"{FIGURES_STYLE}\n{CHART_STYLE}")
+    return page(title, "\n".join(parts), style=f"{FIGURES_STYLE}\n{SWEEP_CHART_STYLE}")
 
 
 def sweep_charts(settings: Sequence[str], figures: Sequence[PictureFigure]) -> list[str]:
-    """Each figure as an element of a page, which needs `CHART_STYLE`."""
+    """Each figure as an element of a page, which needs `SWEEP_CHART_STYLE`."""
     return [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {panel.height}" role="img" aria-label="{escaped(figure.name)}">'
         f"{''.join(panel.parts)}</svg>"
