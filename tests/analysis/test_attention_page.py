@@ -82,6 +82,7 @@ try {
   result.cell = large.title;
   const pixel = heads[0].querySelector("canvas").getContext("2d").getImageData(0, 0, 1, 1).data;
   result.opaque = pixel[3];
+  result.fits = large.offsetWidth <= large.parentElement.clientWidth;
   result.wide = document.documentElement.scrollWidth <= document.documentElement.clientWidth;
 } catch (error) { result.error = String(error.stack); }
 const written = document.createElement("pre");
@@ -139,6 +140,7 @@ def test_clicks_keys_and_pointing_show_what_they_point_at(tmp_path: Path, monkey
     assert float(result["cell"].split(": ")[1]) == pytest.approx(weights[-1, -1], abs=0.01)
     assert result["opaque"] == 255
     assert result["wide"], "nothing is wider than the window"
+    assert result["fits"], "the large picture needs no scrolling"
 
 
 def test_means_of_the_page_are_means_of_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +155,7 @@ def test_hostile_words_of_a_seq2seq_model_are_inert(tmp_path: Path, monkeypatch:
     found = polyseme.attention(HOSTILE, model=tiny_model("bart", max_positions=200), target=HOSTILE)
     result, dom = in_browser(found, tmp_path, monkeypatch)
     assert result["maps"] == 3
+    assert result["fits"]
     assert HOSTILE[1] in result["words"]
     assert "<title>run</title>" not in dom
     assert "<img" not in dom

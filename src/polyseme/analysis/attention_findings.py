@@ -19,6 +19,9 @@ HEADINGS: dict[Part, str] = {
     "decoder": "Decoder: self-attention",
     "cross": "Decoder: attention to the source",
 }
+SHARES = ("to_specials", "to_itself", "to_previous", "to_next")
+LINK = ("head", "from", "to", "weight")
+"""Columns of the summary: where attention goes, and the strongest link."""
 ROLLOUT = "rollout"
 """The name that rollout has among a layer's heads."""
 READ_LAST = (
@@ -88,12 +91,13 @@ class AttentionFindings(Findings):
         return [name.replace("_", " ") for name in self._columns()]
 
     def rows(self) -> Sequence[Sequence[str]]:
-        return [[cell(_rounded(row[name])) for name in self._columns()] for row in self.summary()]
+        columns = self._columns()
+        return [[cell(_rounded(row[name])) for name in columns] for row in self.summary()]
 
     def _columns(self) -> list[str]:
         """Without part and window where there is one."""
         single = {name for name in ("part", "window") if len({getattr(each, name) for each in self.maps}) == 1}
-        return [name for name in next(iter(self.summary()), {}) if name not in single]
+        return [name for name in ("part", "window", "layer", *SHARES, *LINK) if name not in single]
 
     def content(self) -> dict[str, Any]:
         return {
@@ -164,17 +168,16 @@ def _words(each: AttentionMap) -> tuple[list[int], list[int]]:
 
 def _shares(each: AttentionMap, layer: LayerAttention) -> dict[str, float | None]:
     """Where the attention of words goes, on average."""
-    names = ("to_specials", "to_itself", "to_previous", "to_next")
     rows, columns = _words(each)
     if not rows or not len(layer.weights):
-        return dict.fromkeys(names)
+        return dict.fromkeys(SHARES)
     mean = layer.weights.mean(axis=0)[rows]
     specials = [at for at, unit in enumerate(each.columns) if unit.special]
     values: list[float | None] = [float(mean[:, specials].sum(axis=1).mean()), None, None, None]
     if each.part != "cross":
         among_words = mean[:, columns]
         values[1:] = [float(np.trace(among_words, offset=offset)) / len(rows) for offset in (0, -1, 1)]
-    return dict(zip(names, values, strict=True))
+    return dict(zip(SHARES, values, strict=True))
 
 
 def strongest(each: AttentionMap, layer: LayerAttention) -> Link | None:
@@ -197,14 +200,9 @@ def strongest(each: AttentionMap, layer: LayerAttention) -> Link | None:
 def _link(each: AttentionMap, layer: LayerAttention) -> dict[str, Any]:
     link = strongest(each, layer)
     if link is None:
-        return dict.fromkeys(("head", "from", "to", "weight"))
+        return dict.fromkeys(LINK)
     row, column = each.rows[link.row].text, each.columns[link.column].text
-    return {"head": link.head, "from": row, "to": column, "weight": link.weight}
-
-
-def _written(weights: Floats) -> Any:
-    """As JSON has them: fp32 knows no more digits."""
-    return np.round(weights.astype(np.float64), 7).tolist()
+    return dict(zip(LINK, (link.head, row, column, link.weight), strict=True))
 
 
 def _rounded(value: Any) -> Any:

@@ -230,12 +230,27 @@ function show(section, map) {
   // --- the large picture, below the small ones or below the words, where there is more room
   const large = section.querySelector(".matrix"), most = Math.max(n, m);
   if (table.offsetHeight > links.offsetHeight) links.after(large.parentElement);
-  const side = Math.max(most > 90 ? 4 : 8, Math.min(22, Math.floor(500 / most)));
-  const labeled = side >= 8, small = document.createElement("canvas"), pen = small.getContext("2d");
-  const letters = Math.min(12, side) + "px system-ui, sans-serif";
-  pen.font = letters;
-  const widths = [...map.rows, ...map.columns].map(([text]) => pen.measureText(text).width);
-  const edge = labeled ? Math.min(92, Math.ceil(widths.reduce((one, other) => Math.max(one, other))) + 6) : 0;
+  const small = document.createElement("canvas"), pen = small.getContext("2d"), labels = {};
+  let side, edge, labeled, letters;
+  function size_matrix() {
+    pen.font = "12px system-ui, sans-serif";
+    const widths = [...map.rows, ...map.columns].map(([text]) => pen.measureText(text).width);
+    edge = Math.min(92, Math.ceil(widths.reduce((one, other) => Math.max(one, other))) + 6);
+    const room = Math.floor((large.parentElement.clientWidth - edge) / m);
+    side = Math.max(most > 90 ? 4 : 8, Math.min(22, Math.floor(500 / most), room));
+    labeled = side >= 8;
+    letters = Math.min(12, side) + "px system-ui, sans-serif";
+    pen.font = letters;
+    if (!labeled) edge = 0;
+    else for (const name of ["rows", "columns"]) labels[name] = map[name].map(([text]) => fitted(text, edge - 6));
+  }
+  function fitted(text, room) {
+    if (pen.measureText(text).width <= room) return text;
+    let letters = [...text].slice(0, 40);
+    while (letters.length && pen.measureText(letters.join("") + "…").width > room) letters = letters.slice(0, -1);
+    return letters.join("") + "…";
+  }
+  size_matrix();
   function matrix() {
     const context = sharp(large, edge + side * m, edge + side * n), style = getComputedStyle(section);
     context.imageSmoothingEnabled = false;
@@ -245,9 +260,9 @@ function show(section, map) {
     context.textBaseline = "middle";
     if (labeled) {
       context.textAlign = "right";
-      map.rows.forEach(([text], row) => context.fillText(text, edge - 4, edge + side * (row + .5), edge - 4));
+      labels.rows.forEach((text, row) => context.fillText(text, edge - 4, edge + side * (row + .5), edge - 4));
       context.textAlign = "left";
-      map.columns.forEach(([text], column) => {
+      labels.columns.forEach((text, column) => {
         context.save();
         context.translate(edge + side * (column + .5), edge - 4);
         context.rotate(-Math.PI / 2);
@@ -285,7 +300,7 @@ function show(section, map) {
   }
   const first = map.first ? map.first.map(String) : [buttons[0].layer, buttons[0].head];
   choose(...first);
-  window.addEventListener("resize", () => { fit(); connect(); });
+  window.addEventListener("resize", () => { fit(); connect(); size_matrix(); matrix(); });
 }
 document.querySelectorAll(".attention").forEach((section, at) => show(section, maps[at]));
 """.strip()
