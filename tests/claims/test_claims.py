@@ -77,7 +77,7 @@ def copied_result(folder: Path, change: object) -> Path:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-def of_numbers(scores: Mapping[str, float], calls: list[str]) -> Claim:
+def of_numbers(scores: Mapping[str, float], calls: list[str], *, shared: str = "") -> Claim:
     """A claim whose experiment measures two rows."""
 
     def run(lab: Lab) -> list[RunResult]:
@@ -85,7 +85,7 @@ def of_numbers(scores: Mapping[str, float], calls: list[str]) -> Claim:
             calls.append(f"{row} {seed}")
             return {SCORE: Figure(value=scores[row] + 0.001 * seed, unit="share", error=0.001)}
 
-        return [lab.measure(row, seed, lambda r=row, s=seed: figures(r, s)) for row in scores for seed in lab.seeds]  # type: ignore[misc]
+        return lab.measure_rows(scores, figures, shared=shared)
 
     return Claim(
         name="ten-beats-five",
@@ -135,7 +135,7 @@ def test_a_run_is_decided_written_and_not_repeated(claim: tuple[Claim, list[str]
 
 def test_claims_that_run_together_share_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls: list[str] = []
-    one = of_numbers({"ten": 0.10, "five": 0.05}, calls)
+    one = of_numbers({"ten": 0.10, "five": 0.05}, calls, shared="numbers")
     other = dataclasses.replace(one, name="five-beats-ten", rule=Rule(conditions=(above("five", "ten", SCORE),)))
     monkeypatch.setattr(check_claims, "CLAIMS", {each.name: each for each in (one, other)})
     monkeypatch.setattr(claim_table, "CLAIMS", {each.name: each for each in (one, other)})
@@ -144,6 +144,7 @@ def test_claims_that_run_together_share_a_folder(monkeypatch: pytest.MonkeyPatch
         (other.name, "refuted here"),
         (one.name, "shown"),
     ]
+    assert len(calls) == 6, "the second claim takes the rows of the first"
     folders = {each.name for each in (tmp_path / "claims").iterdir()}
     assert folders == {"runs", *(f"{each.name}.{ending}" for each in (one, other) for ending in ("html", "json"))}
 
@@ -224,10 +225,11 @@ def test_pretraining_is_a_row_of_its_own() -> None:
         ("cache-helps", {"device": "cpu"}, "minutes of a GPU, and this is a CPU. On a CPU, --small"),
         ("cache-helps", {"small": True, "output": "claim.png"}, "NAME.html"),
         ("heads-follow-relations", {}, "is run by experiments/heads.py"),
+        ("cache-helps", {"small": True, "jobs": -3}, "jobs must be 0 or more. Got -3"),
         ("all", {"budget": "6min"}, "A budget is that of one claim"),
         ("cache-helps,nnlm-with-kn5", {"budget": "6min"}, "A budget is that of one claim"),
         ("cache-helps,nnlm-with-kn6", {}, "Did you mean 'nnlm-with-kn5'"),
-        ("cache-helps,mix-beats-top", {"small": True}, "no small size"),
+        ("mix-beats-top,cache-helps", {"small": True}, "no small size"),
         (None, {"small": True}, "small would change nothing of a list"),
         (None, {"show": True}, "show would change nothing of a list"),
         ("cache-helps", {"show": True, "small": True}, "small would change nothing of what --show"),

@@ -11,7 +11,7 @@ from polyseme.claims import lab as lab_module
 from polyseme.claims.claim import Claim
 from polyseme.claims.claim_table import CLAIMS
 from polyseme.claims.lab import Lab
-from polyseme.claims.standard_model import pretrained
+from polyseme.claims.standard_model import pretrain_rows
 from polyseme.sweeps.grid import grid_points
 from polyseme.verbs import sweep as sweep_module
 
@@ -58,4 +58,4 @@ def test_the_runs_of_a_claim_are_accepted(
 
 def test_rows_of_the_standard_model_are_those_that_are_named() -> None:
     with pytest.raises(KeyError):
-        pretrained(Lab(claim="none", folder=Path(), data=Path(), n_seeds=1), ["maskd"])
+        pretrain_rows(Lab(claim="none", folder=Path(), data=Path(), n_seeds=1), ["maskd"])

@@ -207,6 +207,8 @@ def _prepare(claim: Claim, options: ClaimsOptions, output: Path) -> tuple[float,
         where = "on a CPU as it is" if claim.device == "cpu" else "on a GPU alone"
         raise OptionError(f"The claim {claim.name!r} has no small size: it runs {where}. Leave --small (small=…) out.")
     least = claim.minutes if claim.small_minutes is None or not options.small else claim.small_minutes
+    if options.jobs is not None and options.jobs < 0:
+        raise OptionError(f"The number of jobs must be 0 or more. Got {options.jobs} instead.")
     factor = 1.0
     if options.budget is not None:
         factor = parse_time(options.budget, "budget") / 60 / least
