@@ -10,7 +10,6 @@ from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import SweepLine, print_table
 from polyseme.verb_options.claims_options import ClaimsOptions
 
-HEADER = ("claim", "verdict", "minutes", "source", "what is claimed")
 UNFINISHED = 1
 
 
@@ -37,7 +36,7 @@ def command(as_json: bool, **settings: Any) -> int:
     if as_json:
         print_json([each.to_json() for each in reports], indent=2)
     elif settings["name"] is None:
-        print_table([each.row() for each in reports], header=HEADER)
+        print_table([each.row() for each in reports], header=reports.table().header)
         print_text("\nOf one claim, what is run and what would refute it: polyseme claims NAME --show")
     else:
         print_text("\n\n".join("\n".join(each.lines()) for each in reports))
