@@ -15,11 +15,11 @@ ENGLISH := models/english
 # The documentation theme's notice about another generator's next version.
 export NO_MKDOCS_2_WARNING := true
 
-.PHONY: help demo test lint types contracts docs course pytest slow fuzz kills bench format clean
+.PHONY: help demo test lint types contracts docs course pytest slow fuzz kills bench bench-quick format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(DEMO)  ## words in context, with pictures in demo/ (or OUT=folder); a filled mask, a written text, scores
 	$(BIN)/python examples/demo.py -o $(OUT)
@@ -55,10 +55,16 @@ slow: $(DEV)  ## the slow tests
 fuzz: $(DEV)  ## random command lines, minutes; SEED=… and COUNT=… repeat a run, CASE=… one line of it
 	$(BIN)/python tests/fuzz/run.py $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(CASE),--case $(CASE))
 
-bench: $(DEV)  ## print the tables of benchmarks/ (or of one: BENCH=benchmarks/name.py)
-	@for script in $(or $(BENCH),$(filter-out benchmarks/measure.py,$(sort $(wildcard benchmarks/*.py)))); do \
-		echo "== $$script"; $(BIN)/python $$script || exit 1; \
-	done
+# Scripts with a table of their own: not those that only other scripts call, nor those that need a command.
+TABLES = $(filter-out benchmarks/quick.py benchmarks/growth%,$(sort $(shell grep -l __main__ benchmarks/*.py)))
+
+bench: $(DEV)  ## print the tables of benchmarks/ with their whole load (or of one: BENCH=benchmarks/name.py)
+	@failed=; for script in $(or $(BENCH),$(TABLES)); do \
+		echo "== $$script"; $(BIN)/python $$script || failed="$$failed $$script"; \
+	done; if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
+
+bench-quick: $(DEV)  ## every ratio of a CPU with its floor, in ten minutes (ONLY="embed generate", JSON=file)
+	$(BIN)/python benchmarks/quick.py $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
 
 kills: $(DEV)  ## stop every verb at random moments, make it again, and compare (TRIES=200)
 	$(BIN)/python tests/kill_every_verb.py --tries $(or $(TRIES),200) --seed $(or $(SEED),0)

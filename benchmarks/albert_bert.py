@@ -3,7 +3,7 @@
 Random weights and pieces, rows of one length, no dropout; AdamW keeps two numbers per parameter. Both models take turns
 in one run; the ratio of medians is what counts. `--size base` takes the published base sizes.
 
-    python benchmarks/albert_bert.py [--device cpu|cuda] [--size small|base] [--rows 8] [--length 128]
+    python benchmarks/albert_bert.py [--device cpu|cuda] [--size small|base] [--rows 8] [--length 128] [--figures FILE]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from measure import alternate, machine, table
+from measure import add_figures_option, alternate, machine, publish, ratio, table
 
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=11)
+    add_figures_option(parser)
     settings = parser.parse_args()
     print(machine("torch"), f"size {settings.size}, {settings.rows} rows of {settings.length}, {settings.device}, fp32")
     torch.manual_seed(0)
@@ -89,11 +90,17 @@ def main() -> None:
         ["weights, gradients and AdamW's state, MiB", *(f"{each * 16 / 2**20:.0f}" for each in parameters.values()),
          _ratio(parameters)],
     ]  # fmt: skip
+    figures = []
     for what, made in (("training step, s", step_of), ("forward pass, s", reading_of)):
         runs = {name: timed(made(bundle, batch), settings.device) for name, bundle in models.items()}
-        seconds = alternate(runs, settings.rounds, warm_ups=2)
+        every: dict[str, list[float]] = {}
+        seconds = alternate(runs, settings.rounds, warm_ups=dict.fromkeys(runs, 2), every=every)
+        figures.append(
+            ratio(every, "BERT", "ALBERT", what=f"ALBERT, {what.removesuffix(', s')}", peer="polyseme, BERT")
+        )
         rows.append([what, *(f"{each:.3f}" for each in seconds.values()), _ratio(seconds)])
-    print(table(["", *models, "BERT / ALBERT"], rows))
+    print(table(["", *models, "BERT / ALBERT"], rows) + "\n")
+    publish(figures, settings.figures)
 
 
 def _ratio(values: dict[str, float] | dict[str, int]) -> str:

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from measure import machine
+from measure import machine, skip
 
 from polyseme.analysis.attention_findings import AttentionFindings
 from polyseme.analysis.attention_maps import AttentionMap, LayerAttention, Unit
@@ -72,7 +72,7 @@ def main() -> None:
     settings = parser.parse_args()
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
-        raise SystemExit("There is no Chromium to open the page with.")
+        skip("there is no Chromium to open the page with")
     version = subprocess.run([browser, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     print(machine("numpy"), version, sep=", ")
     plain, timed = page_of(settings.layers, settings.heads, settings.words)

@@ -1,6 +1,6 @@
 """How fast a corpus is built, beside `datasets.map` with the same tokenizer, and how much memory it takes.
 
-    python benchmarks/corpus.py [FILES...] [--rounds 3] [--workers 2]
+    python benchmarks/corpus.py [FILES...] [--rounds 3] [--workers 2] [--no-memory] [--figures FILE]
 
 FILES are plain or compressed texts (default: those of POLYSEME_DATA/corpus); the tokenizer is BERT's, uncased, from
 POLYSEME_DATA/vocab. polyseme reads the files, splits documents, words and sentences, tokenizes, writes the shards and
@@ -11,7 +11,6 @@ compared one by one (both treat a `[MASK]` in the text as text).
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from measure import alternate, machine, table
+from measure import add_figures_option, alternate, data_folder, machine, need, publish, ratio, table
 
+FLOOR = 3.2
+"""The least expected speed, as a multiple of that of `datasets.map`."""
 TIMES = 10
 """How much more text the second build of the memory test reads than the first."""
 
@@ -85,11 +86,13 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--no-memory", action="store_true", help="do not measure the memory")
+    add_figures_option(parser)
     options = parser.parse_args()
+    need("transformers", "datasets")
     warnings.simplefilter("ignore")
-    data = Path(os.environ["POLYSEME_DATA"])
-    files = options.files or sorted((data / "corpus").glob("*.txt.xz"))
+    vocabulary = data_folder("vocab", "bert-base-uncased")
+    files = options.files or sorted(data_folder("corpus").glob("*.txt.xz"))
 
     from polyseme.corpus.document_reader import text_sources
     from polyseme.text.tokenizer_files import load_tokenizer
@@ -101,9 +104,10 @@ def main() -> None:
         folder = Path(place)
         tokenizer = folder / "tokenizer"
         tokenizer.mkdir()
-        load_tokenizer(data / "vocab" / "bert-base-uncased").save(str(tokenizer))
+        load_tokenizer(vocabulary).save(str(tokenizer))
         run_map = mapped(texts, tokenizer, options.workers)
         n_pieces = check_equal(build(files, folder / "c", tokenizer, options.workers), run_map())
+        every: dict[str, list[float]] = {}
         seconds = alternate(
             {
                 "polyseme": lambda: build(files, folder / "c", tokenizer, options.workers),
@@ -111,6 +115,7 @@ def main() -> None:
             },
             options.rounds,
             warm_ups=0,
+            every=every,
         )
         ours, theirs = (megabytes / seconds[name] for name in ("polyseme", "datasets.map"))
         print(f"{machine('tokenizers', 'datasets', 'transformers')}")
@@ -119,7 +124,13 @@ def main() -> None:
             f"{options.rounds} alternating rounds\n"
         )
         rows = [["polyseme", f"{ours:.1f}", f"{ours / theirs:.2f} ×"], ["datasets.map", f"{theirs:.1f}", "1 ×"]]
-        print(table(["", "MB/s", "ratio"], rows))
+        print(table(["", "MB/s", "ratio"], rows) + "\n")
+        peer = f"datasets.map, batched, {options.workers} processes"
+        note = f"{megabytes:.1f} MB, identical pieces"
+        what = f"build a corpus, {options.workers} processes"
+        publish(
+            [ratio(every, "datasets.map", "polyseme", what=what, peer=peer, floor=FLOOR, note=note)], options.figures
+        )
         if not options.no_memory:
             print(f"\nPeak memory, main process + largest worker, as the text grows {TIMES} times:\n")
             rows = []

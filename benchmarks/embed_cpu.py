@@ -5,11 +5,11 @@ sentence-transformers sorts by length) and the pipeline also sorted by length; w
 runs compiled, too. polyseme runs in fp32 and, where the processor has instructions for them, in bf16 and int8, with the
 cosine to fp32. Runs alternate; medians, with the processor's time beside. The share of the matrix-product peak counts
 real pieces only, those of a repeated text once, against the fastest packed fp32 product of the same run.
-`--sentences 500 --rounds 3` is a load of a few minutes. ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 measures what
-a processor without AVX-512 would do.
+`--sentences 500 --rounds 3` is a load of two minutes. ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 measures what a
+processor without AVX-512 would do.
 
     POLYSEME_DATA=... python benchmarks/embed_cpu.py [--sentences 2000] [--rounds 5] [--model minilm] [--compiled]
-                                                     [--all-dtypes]
+                                                     [--all-dtypes] [--batches 1 8 32] [--figures FILE]
 """
 
 from __future__ import annotations
@@ -20,11 +20,21 @@ import lzma
 import os
 import statistics
 import time
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from measure import alternate, machine, table
+from measure import (
+    Figure,
+    add_figures_option,
+    alternate,
+    data_folder,
+    machine,
+    need,
+    publish,
+    ratio,
+    table,
+)
 
 import polyseme
 from polyseme.convert.hub import find_model
@@ -32,14 +42,16 @@ from polyseme.cost import forward_flops
 from polyseme.parts import quantized_linear
 from polyseme.parts.inference_linear import Product
 
-PIPELINE_BATCHES = (1, 8, 32)
+OURS = "polyseme, every word"
+PIPELINE = "transformers pipeline"
+SENTENCES = "sentence-transformers"
 FLOORS = {"AVX2": (2.9, 1.8), "AVX512": (3.2, 2.1)}
 """By instruction set: the least expected speed, as multiples of the pipeline's and of sentence-transformers'."""
 
 
 def sentences(count: int) -> list[str]:
     """Sentences of mixed length, in the treebank's order."""
-    path = Path(os.environ["POLYSEME_DATA"]) / "tasks" / "ud-ewt" / "en_ewt-ud-train.conllu.xz"
+    path = data_folder("tasks", "ud-ewt") / "en_ewt-ud-train.conllu.xz"
     with lzma.open(path, "rt", encoding="utf-8") as file:
         texts = [line[len("# text = ") :].strip() for line in file if line.startswith("# text = ")]
     return texts[:count]
@@ -63,6 +75,35 @@ def peak(rounds: int = 15) -> float:
     return best
 
 
+def figures_of(every: Mapping[str, Sequence[float]], capability: str, notes: Mapping[str, str]) -> list[Figure]:
+    """The ratios to report.
+
+    Args:
+        every: the seconds of each route in each round.
+        capability: the instruction set, which decides the floors.
+        notes: cosines to fp32, by dtype.
+    """
+    of_pipeline, of_sentences = FLOORS.get(capability, (None, None))
+
+    def best(name: str, *, tuned: bool) -> str:
+        """The fastest route of a peer: as it comes, or with its rows sorted or its model compiled."""
+        routes = [each for each in every if each.startswith(name) and ("sorted" in each or "compiled" in each) == tuned]
+        return min(routes, key=lambda each: statistics.median(every[each]), default="")
+
+    rows = [
+        (best(PIPELINE, tuned=False), of_pipeline),
+        (best(PIPELINE, tuned=True), None),
+        (best(SENTENCES, tuned=False), of_sentences),
+        (best(SENTENCES, tuned=True), None),
+    ]
+    what = f"embed every word, fp32, {capability}"
+    figures = [ratio(every, peer, OURS, what=what, peer=peer, floor=floor) for peer, floor in rows if peer]
+    for dtype, note in notes.items():
+        what = f"embed every word, {dtype}"
+        figures.append(ratio(every, OURS, f"{OURS}, {dtype}", what=what, peer="polyseme, fp32", note=note))
+    return figures
+
+
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -73,7 +114,10 @@ def main() -> None:
     parser.add_argument(
         "--all-dtypes", action="store_true", help="also run bf16 and int8 on processors without instructions for them"
     )
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32], help="batch sizes of the pipeline")
+    add_figures_option(parser)
     settings = parser.parse_args()
+    need("transformers", "sentence_transformers")
     os.environ["HF_HUB_OFFLINE"] = "1"
     logging.disable(logging.WARNING)
 
@@ -91,22 +135,20 @@ def main() -> None:
     extract = pipeline("feature-extraction", model=folder, device="cpu", dtype=torch.float32)
     sentence_model = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32})
     runs = {
-        f"transformers pipeline, batch {size}": lambda size=size: extract(texts, batch_size=size)
-        for size in PIPELINE_BATCHES
+        f"{PIPELINE}, input order, batches of {size}": lambda size=size: extract(texts, batch_size=size)
+        for size in settings.batches
     }
     by_length = sorted(texts, key=len)
-    runs["transformers pipeline, sorted by length, batch 32"] = lambda: extract(by_length, batch_size=32)
-    runs["sentence-transformers, token embeddings"] = lambda: sentence_model.encode(
+    runs[f"{PIPELINE}, sorted by length, batches of 32"] = lambda: extract(by_length, batch_size=32)
+    runs[f"{SENTENCES}, token embeddings"] = lambda: sentence_model.encode(
         texts, output_value="token_embeddings", show_progress_bar=False
     )
-    runs["sentence-transformers, sentence vectors"] = lambda: sentence_model.encode(texts, show_progress_bar=False)
+    runs[f"{SENTENCES}, sentence vectors"] = lambda: sentence_model.encode(texts, show_progress_bar=False)
     if settings.compiled:
         compiled_model = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32})
         compiled_model[0].auto_model.compile(dynamic=True)
-        runs["sentence-transformers, sentence vectors, compiled"] = lambda: compiled_model.encode(
-            texts, show_progress_bar=False
-        )
-    runs["polyseme, every word"] = lambda: model.embed(texts)
+        runs[f"{SENTENCES}, sentence vectors, compiled"] = lambda: compiled_model.encode(texts, show_progress_bar=False)
+    runs[OURS] = lambda: model.embed(texts)
     fast = {"bf16": quantized_linear.bf16_is_fast(), "int8": quantized_linear.int8_is_fast()}
     reduced = {
         dtype: polyseme.load(folder, device="cpu", dtype=dtype)
@@ -114,11 +156,12 @@ def main() -> None:
         if is_fast or settings.all_dtypes
     }
     for dtype, each in reduced.items():
-        runs[f"polyseme, every word, {dtype}"] = lambda each=each: each.embed(texts)
+        runs[f"{OURS}, {dtype}"] = lambda each=each: each.embed(texts)
     processor: dict[str, float] = {}
-    seconds = alternate(runs, settings.rounds, processor=processor)
+    every: dict[str, list[float]] = {}
+    seconds = alternate(runs, settings.rounds, processor=processor, every=every)
 
-    ours = seconds["polyseme, every word"]
+    ours = seconds[OURS]
     print(machine("torch", "transformers", "sentence-transformers"))
     print(f"{len(texts):,} sentences, {n_pieces:,} pieces, medians of {settings.rounds} alternating runs\n")
     rows = [
@@ -131,22 +174,16 @@ def main() -> None:
         f"\npolyseme: {flops / ours / 1e9:.0f} GFLOP/s, {flops / ours / highest:.0%} of the best packed product "
         f"({highest / 1e9:.0f} GFLOP/s)"
     )
-    capability = torch.backends.cpu.get_cpu_capability()
-    of_pipeline, of_sentences = FLOORS.get(capability, (0.0, 0.0))
-    plain = [name for name in seconds if "sorted" not in name and "compiled" not in name]
-    best_pipeline = min(seconds[name] for name in plain if "pipeline" in name)
-    best_sentence = min(seconds[name] for name in plain if "sentence-" in name)
-    print(f"{capability}, against the pipeline at its best: {best_pipeline / ours:.2f} x (floor {of_pipeline})")
-    print(f"{capability}, against sentence-transformers: {best_sentence / ours:.2f} x (floor {of_sentences})")
     exact = np.concatenate([document.vectors for document in model.embed(texts)])
+    notes = {}
     for dtype, each in reduced.items():
         near = np.concatenate([document.vectors for document in each.embed(texts)])
         cosines = (near * exact).sum(1) / np.linalg.norm(near, axis=1) / np.linalg.norm(exact, axis=1)
-        print(
-            f"{dtype}: {ours / seconds[f'polyseme, every word, {dtype}']:.2f} x fp32, cosine to fp32 mean "
-            f"{cosines.mean():.5f}, min {cosines.min():.4f}"
-            f"{'' if fast[dtype] else ' (this processor has no instructions for it)'}"
-        )
+        notes[dtype] = f"cosine to fp32 mean {cosines.mean():.5f}, min {cosines.min():.4f}"
+        if not fast[dtype]:
+            notes[dtype] += " (this processor has no instructions for it)"
+    print()
+    publish(figures_of(every, torch.backends.cpu.get_cpu_capability(), notes), settings.figures)
 
 
 if __name__ == "__main__":

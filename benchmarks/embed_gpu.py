@@ -14,10 +14,9 @@ import argparse
 import lzma
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
-from measure import alternate, machine, table
+from measure import alternate, data_folder, machine, need, skip, table
 
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.inference import PackedRows, build_inference_encoder
@@ -30,7 +29,7 @@ def lengths_of(kind: str, count: int) -> list[int]:
     """Row lengths, in input order."""
     if kind == "uniform 32-128":
         return torch.randint(32, 129, (count,), generator=torch.Generator().manual_seed(1)).tolist()
-    path = Path(os.environ["POLYSEME_DATA"]) / "tasks" / "ud-ewt" / "en_ewt-ud-train.conllu.xz"
+    path = data_folder("tasks", "ud-ewt") / "en_ewt-ud-train.conllu.xz"
     with lzma.open(path, "rt", encoding="utf-8") as file:
         words = [len(line.split()) - 3 for line in file if line.startswith("# text = ")]
     return [2 + round(1.3 * each) for each in words[:count]]
@@ -78,9 +77,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     settings = parser.parse_args()
     if not torch.cuda.is_available():
-        print("skipped: torch sees no GPU here")
-        return
-
+        skip("torch sees no GPU here")
+    need("transformers")
     from transformers import BertConfig, BertModel
 
     config = size_named(settings.size).config

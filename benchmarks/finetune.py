@@ -6,34 +6,34 @@ rate, and train without logging, saving or evaluation; dev is scored afterwards.
 - the Trainer with its defaults: rows in random order, each batch padded to its longest row, not compiled;
 - the Trainer with rows grouped by length;
 - the Trainer with rows grouped by length and `torch_compile=True` (on a GPU also with 2 loader workers). Its clock
-  starts after the first steps (`--compile-steps`), so that compilation is not counted. All other clocks run from the
-  first step; polyseme's includes the recording of CUDA graphs.
+  starts after the first steps (`--compile-steps`), so that compilation is not counted; it is left out where fewer than
+  as many follow. All other clocks run from the first step; polyseme's includes the recording of CUDA graphs.
 
     POLYSEME_DATA=... python benchmarks/finetune.py [-m MODEL] [--device cpu] [--batch-size 8 64] [--examples 2000]
-                                  [--peers trainer grouped compiled] [--rounds 3]
+                                  [--peers trainer grouped compiled] [--rounds 3] [--dev 872] [--figures FILE]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from measure import machine, table
+from measure import Figure, add_figures_option, data_folder, machine, need, publish, ratio, table
 
 from polyseme.convert.hub import find_model
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.metrics.task_metrics import measure
 from polyseme.model_folder import load_bundle
 from polyseme.tasks.items import Item, TaskData
+from polyseme.tasks.splits import evenly_spaced
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import judge, prepare
@@ -45,6 +45,8 @@ PEERS = {
     "grouped": "Trainer, grouped by length",
     "compiled": "Trainer, grouped by length, compiled",
 }
+FLOOR = 2.0
+"""The least expected speed on a CPU, as a multiple of that of the Trainer with its defaults."""
 LEARNING_RATE = 1e-4
 MAX_PIECES = 128
 
@@ -117,7 +119,7 @@ def run_trainer(job: Job, seed: int, *, grouped: bool, compiled: bool) -> tuple[
     class Clock(transformers.TrainerCallback):
         """The time at the end of the last step that is not counted."""
 
-        n_uncounted = min(job.compile_steps, job.n_steps - 1) if compiled else 0
+        n_uncounted = job.compile_steps if compiled else 0
         started = 0.0
 
         def on_train_begin(self, args: object, state: object, control: object, **kwargs: object) -> None:
@@ -188,6 +190,23 @@ def accuracy(classifier: torch.nn.Module, tokenizer: Any, rows: list[dict[str, A
     return n_right / len(rows)
 
 
+def figures_of(
+    speeds: Mapping[str, Sequence[float]], scores: Mapping[str, Sequence[float]], batch_size: int, device: str
+) -> list[Figure]:
+    """The ratios to report, of the examples per second and the scores of each route in each round."""
+    percent = {name: f"{100 * statistics.median(each):.1f}" for name, each in scores.items()}
+    what = f"fine-tune, {'fp32' if device == 'cpu' else 'bf16'}, batch size {batch_size}"
+    return [
+        ratio(
+            speeds, "polyseme", PEERS[peer], what=what, peer=PEERS[peer],
+            floor=FLOOR if peer == "trainer" and device == "cpu" else None,
+            note=f"accuracy on dev {percent['polyseme']} and {percent[PEERS[peer]]}",
+        )
+        for peer in PEERS
+        if PEERS[peer] in speeds
+    ]  # fmt: skip
+
+
 def synchronize(device: str) -> None:
     if device != "cpu":
         torch.cuda.synchronize()
@@ -202,12 +221,17 @@ def main() -> None:
     parser.add_argument("--examples", type=int, help="default: 20,000 on a GPU, 1,000 on a CPU")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
+    parser.add_argument("--dev", type=int, help="score at most so many items of dev, evenly spaced (default: all)")
     parser.add_argument(
         "--compile-steps", type=int, default=30, help="steps of the compiled Trainer before its clock starts"
     )
+    add_figures_option(parser)
     options = parser.parse_args()
+    if options.peers:
+        need("transformers", "accelerate")
     model = find_model(options.model)
-    data = read_benchmark("sst2", options.data or os.environ["POLYSEME_DATA"])
+    data = read_benchmark("sst2", options.data or data_folder())
+    data = replace(data, splits={**data.splits, "dev": evenly_spaced(data.splits["dev"], options.dev)})
     n_examples = options.examples or (1000 if options.device == "cpu" else 20_000)
     routes: dict[str, Callable[[Job, int], tuple[float, float]]] = {"polyseme": run_polyseme}
     for peer in options.peers:
@@ -223,14 +247,22 @@ def main() -> None:
             train=data.splits["train"][: n_examples // batch_size * batch_size],
             compile_steps=options.compile_steps,
         )
-        speeds: dict[str, list[float]] = {name: [] for name in routes}
-        scores: dict[str, list[float]] = {name: [] for name in routes}
+        measured = dict(routes)
+        if "compiled" in options.peers and job.n_steps < 2 * job.compile_steps:
+            del measured[PEERS["compiled"]]
+            print(
+                f"Batch size {batch_size}: the compiled Trainer is left out. {job.n_steps} steps are too few to time "
+                f"it after the first {job.compile_steps}; --examples {2 * job.compile_steps * batch_size} are enough."
+            )
+        speeds: dict[str, list[float]] = {name: [] for name in measured}
+        scores: dict[str, list[float]] = {name: [] for name in measured}
         for seed in range(-1, options.rounds):  # the first round warms up
-            for name, run in routes.items():
+            for name, run in measured.items():
                 speed, score = run(job, max(seed, 0))
                 if seed >= 0:
                     speeds[name].append(speed)
                     scores[name].append(score)
+        publish(figures_of(speeds, scores, batch_size, options.device), options.figures)
         medians = {name: statistics.median(each) for name, each in speeds.items()}
         rows += [
             [
@@ -243,7 +275,7 @@ def main() -> None:
             for name, speed in medians.items()
         ]
     packages = ["torch", "transformers"] if options.peers else ["torch"]
-    print(f"{model.parent.name}, {n_examples:,} examples of SST-2, medians of {options.rounds} alternating rounds")
+    print(f"\n{model.parent.name}, {n_examples:,} examples of SST-2, medians of {options.rounds} alternating rounds")
     print(f"{machine(*packages)}; {'fp32' if options.device == 'cpu' else 'bf16'}\n")
     print(table(["batch size", "route", "examples/s", "polyseme is × as fast", "dev accuracy"], rows))
 

@@ -9,9 +9,12 @@ processor's time beside. The share of the read bandwidth counts every weight tha
 of rows, against the fastest plain read of a tensor of that size in the same run. The pieces that are generated in one
 precision must be equal, except for ties.
 
+On a CPU, `quick.py` runs this script with a smaller load. On a GPU it prints the figures of generation with their
+floors; `gpu_floors.py` prints those of the encoder, of training and of a tagger.
+
     python benchmarks/generate.py [--rows 1 16] [--new 64] [--rounds 5] [--device cpu] [--dtype fp32]
                                   [--precisions bf16 int8] [--size gpt2 bart-base t5-small]
-                                  [--peers dynamic bf16 static]
+                                  [--peers dynamic bf16 static] [--figures FILE]
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ import copy
 import logging
 import os
 import time
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from measure import alternate, machine, table
+from measure import Figure, add_figures_option, alternate, machine, need, publish, ratio, table
 
 from polyseme.api import DTYPES
 from polyseme.bundle import Bundle, named_tensors, new_bundle
@@ -61,7 +65,7 @@ OURS: dict[Precision, str] = {"own": "polyseme", "bf16": "polyseme, bf16", "int8
 SMALLER = {PEERS["bf16"]: 0.5, OURS["bf16"]: 0.5, OURS["int8"]: 0.25}
 """Bytes of a weight, as a share of those in fp32."""
 COMPILE_RUNS = 3
-"""Warm-up runs: the first compiles, the next ones record CUDA graphs."""
+"""Warm-up runs of the compiled peer: the first compiles, the next ones record CUDA graphs."""
 
 
 def twins(size: str, dtype: torch.dtype, device: str) -> tuple[Bundle, torch.nn.Module]:
@@ -145,6 +149,32 @@ def generate_theirs(
     return generated[:, 1 if has_source else ids.shape[1] :].tolist()
 
 
+def figures_of(
+    every: Mapping[str, Sequence[float]], texts: Mapping[str, list[list[int]]], case: tuple[str, str, int], dtype: str
+) -> list[Figure]:
+    """The ratios to report: each peer beside ours in the same precision.
+
+    Args:
+        every: the seconds of each route in each round.
+        texts: what each route wrote.
+        case: the size, the type of the device and the number of rows.
+        dtype: that of the weights.
+    """
+    size, _, n_rows = case
+    figures = []
+    for peer, name in PEERS.items():
+        if name not in every:
+            continue
+        in_bf16 = peer == "bf16" and OURS["bf16"] in every
+        ours = OURS["bf16"] if in_bf16 else OURS["own"]
+        n_equal = sum(one == other for one, other in zip(texts[ours], texts[name], strict=True))
+        what = f"generate, {size} size, batch size {n_rows}, {'bf16' if in_bf16 else dtype}"
+        floor = FLOORS.get(case) if peer == "dynamic" else None
+        note = f"{n_equal} of {n_rows} texts equal"
+        figures.append(ratio(every, name, ours, what=what, peer=name, floor=floor, note=note))
+    return figures
+
+
 def measure(size: str, options: argparse.Namespace, device: str) -> None:
     """Print the table of one size."""
     dtype = DTYPES[options.dtype]
@@ -187,27 +217,23 @@ def measure(size: str, options: argparse.Namespace, device: str) -> None:
         runs: dict[str, Any] = {PEERS[peer]: partial(run_theirs, peer) for peer in peers}
         runs |= {name: partial(run_ours, name) for name in models}
         processor: dict[str, float] = {}
-        warm_ups = COMPILE_RUNS if "static" in peers else 1
-        seconds = alternate(runs, options.rounds, warm_ups=warm_ups, processor=processor)
+        every: dict[str, list[float]] = {}
+        warm_ups = {PEERS["static"]: COMPILE_RUNS}
+        seconds = alternate(runs, options.rounds, warm_ups=warm_ups, processor=processor, every=every)
         bandwidth = read_bandwidth(n_bytes, device)
         for name, taken in seconds.items():
             share = n_bytes * SMALLER.get(name, 1.0) * options.new / taken / bandwidth
             ratios = [f"{taken / seconds[of]:.2f}" if name not in models else "" for of in models]
             speed = f"{n_rows * options.new / taken:,.0f}"
             lines.append([str(n_rows), name, f"{taken:.3f}", f"{processor[name]:.3f}", speed, f"{share:.0%}", *ratios])
-        for peer in peers:
-            floor = FLOORS.get((size, torch.device(device).type, n_rows)) if peer == "dynamic" else None
-            n_equal = sum(one == other for one, other in zip(texts["polyseme"], texts[PEERS[peer]], strict=True))
-            notes.append(
-                f"{n_rows} rows: polyseme is {seconds[PEERS[peer]] / seconds['polyseme']:.2f} × as fast as "
-                f"{PEERS[peer]}{'' if floor is None else f' (floor {floor})'}; {n_equal} of {n_rows} texts equal; "
-                f"a plain read {bandwidth / 1e9:,.1f} GB/s"
-            )
+        case = (size, torch.device(device).type, n_rows)
+        publish(figures_of(every, texts, case, options.dtype), options.figures)
+        notes.append(f"{n_rows} rows: a plain read {bandwidth / 1e9:,.1f} GB/s")
         for name in list(models)[1:]:
             n_equal = sum(one == other for one, other in zip(texts["polyseme"], texts[name], strict=True))
             notes.append(f"{n_rows} rows: {name}: {n_equal} of {n_rows} texts as in fp32")
     head = ["rows", "route", "seconds", "of processor", "pieces/s", "of read bandwidth"]
-    print(table([*head, *(f"{name} is × as fast" for name in models)], lines))
+    print("\n" + table([*head, *(f"{name} is × as fast" for name in models)], lines))
     print("\n" + "\n".join(notes))
 
 
@@ -228,7 +254,9 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="*", choices=["bf16", "int8"], default=["bf16", "int8"])
     parser.add_argument("--size", nargs="+", default=["gpt2", "bart-base", "t5-small"], choices=sorted(SIZES))
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
+    add_figures_option(parser)
     options = parser.parse_args()
+    need("transformers")
     os.environ["HF_HUB_OFFLINE"] = "1"
     logging.disable(logging.WARNING)
     device = find_device(options.device)

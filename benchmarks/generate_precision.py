@@ -11,11 +11,9 @@ from __future__ import annotations
 import argparse
 import lzma
 import math
-import os
-from pathlib import Path
 
 import torch
-from measure import machine, table
+from measure import data_folder, machine, table
 from torch import Tensor
 
 import polyseme
@@ -30,7 +28,7 @@ PRECISIONS: dict[Precision, str] = {"own": "fp32", "bf16": "bf16", "int8": "int8
 
 
 def sentences(count: int) -> list[str]:
-    path = Path(os.environ["POLYSEME_DATA"]) / "tasks" / "ud-ewt" / "en_ewt-ud-dev.conllu.xz"
+    path = data_folder("tasks", "ud-ewt") / "en_ewt-ud-dev.conllu.xz"
     with lzma.open(path, "rt", encoding="utf-8") as file:
         return [line[len("# text = ") :].strip() for line in file if line.startswith("# text = ")][:count]
 

@@ -9,7 +9,8 @@
 Every figure is printed as soon as it is there, with its floor; a part that fails prints its traceback, and the next one
 begins. For what is below its floor, `torch.profiler` says what the GPU does: the twelve kernels that take longest, and
 the share of the time in which any runs. All figures are in a JSON file, written after each part. Rows, weights and
-pieces are random but for WNUT-17. Peers are in `embed_gpu.py`, `pretrain_gpu.py` and `finetune.py`.
+pieces are random but for WNUT-17. Peers are in `embed_gpu.py`, `pretrain_gpu.py` and `finetune.py`; generation and its
+floors, on a GPU and on a CPU, are in `generate.py`. `quick.py` does for a CPU what this script does for a GPU.
 
     POLYSEME_DATA=... python benchmarks/gpu_floors.py [--seconds 115] [--parts embed bert-base …] [--out FILE]
 
@@ -39,7 +40,7 @@ STARTED = time.perf_counter()
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from embed_gpu import lengths_of, packed_batches, synced  # noqa: E402
-from measure import alternate, machine  # noqa: E402
+from measure import alternate, machine, skip  # noqa: E402
 from packed import lengths_drawn  # noqa: E402
 from pretrain_gpu import SHAPES, our_steps, synchronize, timed  # noqa: E402
 
@@ -384,8 +385,7 @@ def main() -> None:
     options = parser.parse_args()
     options.device = "cuda" if torch.cuda.is_available() else "cpu"
     if options.device == "cpu" and not options.tiny:
-        print("skipped: torch sees no GPU here; --tiny tries the script itself")
-        return
+        skip("torch sees no GPU here; --tiny tries the script itself")
     torch.set_float32_matmul_precision("high")
     report = Report(options)
     report.say(f"imported; {machine('torch')}")

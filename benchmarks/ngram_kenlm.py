@@ -4,9 +4,9 @@
     polyseme score test.txt -m models/kn5 --by piece -o ours.jsonl
     python benchmarks/ngram_kenlm.py kn5.arpa test.txt ours.jsonl [-o results.json]
 
-It needs `kenlm` (0.3.0) and nothing of polyseme, so that it runs in an environment of its own. Each line of the text is
-words with blanks between them. KenLM has single precision, and so have the differences. Its perplexity counts the end
-of each line that is not blank, as `polyseme evaluate wikitext2` does.
+It compares scores, not speeds. It needs `kenlm` (0.3.0) and nothing of polyseme, so that it runs in an environment of
+its own. Each line of the text is words with blanks between them. KenLM has single precision, and so have the
+differences. Its perplexity counts the end of each line that is not blank, as `polyseme evaluate wikitext2` does.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ import lzma
 import math
 from pathlib import Path
 
-import kenlm
+from measure import need, skip
 
 
 def main() -> None:
     """Compare word by word, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("arpa")
-    parser.add_argument("text", type=Path)
-    parser.add_argument("ours", type=Path)
+    parser.add_argument("arpa", nargs="?")
+    parser.add_argument("text", type=Path, nargs="?")
+    parser.add_argument("ours", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path)
     settings = parser.parse_args()
+    if settings.ours is None:
+        skip("it needs an ARPA file, a text and its scores by polyseme as arguments (see --help)")
+    need("kenlm")
+    import kenlm
+
     model = kenlm.Model(settings.arpa)
     opened = lzma.open if settings.text.suffix == ".xz" else open
     with opened(settings.text, "rt", encoding="utf-8") as file:

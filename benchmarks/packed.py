@@ -5,7 +5,8 @@ one shape. Padded rows run in batches of 32 as they come, and sorted by length i
 batch has. Weights and pieces are random; padding does not count as pieces. Without POLYSEME_DATA, lengths are drawn
 from the quantiles of UD-EWT in this file.
 
-    python benchmarks/packed.py [--device cpu|cuda] [--layers 6] [--width 384] [--rows 2000]
+    python benchmarks/packed.py [--device cpu|cuda] [--layers 6] [--width 384] [--rows 2000] [--kinds bert t5]
+                                [--figures FILE]
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 
 import torch
 from embed_gpu import lengths_of
-from measure import alternate, machine, table
+from measure import add_figures_option, alternate, machine, publish, ratio, table
 
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.encoder import Encoder
@@ -92,13 +93,14 @@ def main() -> None:
     parser.add_argument("--batch-pieces", type=int, default=65536 if gpu else 4096)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--kinds", nargs="+", default=KINDS)
+    add_figures_option(parser)
     settings = parser.parse_args()
     print(machine("torch"), f"{settings.layers} x {settings.width}, {settings.dtype}")
 
     lengths = lengths_drawn(settings.rows)
     by_length = batched(sorted(lengths), settings.batch_pieces)
     as_they_come = [lengths[start : start + 32] for start in range(0, len(lengths), 32)]
-    rows = []
+    rows, figures = [], []
     for kind in settings.kinds:
         encoder = encoder_of(kind, settings)
         inference = build_inference_encoder(encoder)
@@ -115,11 +117,17 @@ def main() -> None:
             for name, each in routes.items()
         }
         runs["packed"] = synced(lambda b=packed, i=inference: [i(batch, [-1]) for batch in b], settings.device)
-        seconds = alternate(runs, settings.rounds, warm_ups=2)
+        every: dict[str, list[float]] = {}
+        seconds = alternate(runs, settings.rounds, warm_ups=dict.fromkeys(runs, 2), every=every)
+        figures += [
+            ratio(every, route, "packed", what=f"encoder, packed rows, {kind}", peer=f"polyseme, {route}")
+            for route in routes
+        ]
         rate = {name: sum(lengths) / taken for name, taken in seconds.items()}
         for name, value in rate.items():
             rows.append([kind, name, f"{value / 1e3:,.1f}k", f"{rate['packed'] / value:.2f}"])
-    print(table(["encoder", "route", "pieces/s", "packed is so many times as fast"], rows))
+    print(table(["encoder", "route", "pieces/s", "packed is so many times as fast"], rows) + "\n")
+    publish(figures, settings.figures)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from measure import machine, table
+from measure import machine, need, skip, table
 
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
@@ -171,6 +171,10 @@ def main() -> None:
     parser.add_argument("--only", choices=SHAPES)
     parser.add_argument("--without-peer", action="store_true")
     settings = parser.parse_args()
+    if not torch.cuda.is_available():
+        skip("torch sees no GPU here")
+    if not settings.without_peer:
+        need("transformers")
     torch.set_float32_matmul_precision("high")
     print(machine("torch", "transformers"), flush=True)
     highest = peak()

@@ -4,6 +4,7 @@ MiniLM's shape (6 layers of 12 heads, width 384) or another, with random weights
 one length. Both models take turns in one run; the ratio of medians is what counts.
 
     python benchmarks/pruned.py [--device cpu|cuda] [--share 0.5] [--lengths 32 128] [--layers 6] [--width 384]
+                                [--figures FILE]
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from measure import alternate, machine, table
+from measure import add_figures_option, alternate, machine, publish, ratio, table
 from packed import synced
 
 from polyseme.bundle import Bundle, new_bundle
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--pieces", type=int, default=65536 if gpu else 4096, help="of a batch")
     parser.add_argument("--rounds", type=int, default=11)
+    add_figures_option(parser)
     settings = parser.parse_args()
     print(machine("torch"), f"{settings.layers} x {settings.width}, {settings.heads} heads, {settings.dtype}")
 
@@ -51,18 +53,22 @@ def main() -> None:
     encoders = {name: build_inference_encoder(bundle.encoder) for name, bundle in models.items()}
     for encoder in encoders.values():
         encoder.prepare()
-    rows = []
+    rows, figures = [], []
     for length in settings.lengths:
         lengths = [length] * (settings.pieces // length)
         batch = PackedRows(torch.randint(5, 30_000, (sum(lengths),), device=settings.device), None, lengths)
         runs = {
             name: synced(lambda e=encoder, b=batch: e(b, [-1]), settings.device) for name, encoder in encoders.items()
         }
-        seconds = alternate(runs, settings.rounds, warm_ups=2)
+        every: dict[str, list[float]] = {}
+        seconds = alternate(runs, settings.rounds, warm_ups=dict.fromkeys(runs, 2), every=every)
+        what = f"embed without {settings.share:.0%} of the heads, rows of {length}"
+        figures.append(ratio(every, "whole", "pruned", what=what, peer="polyseme, all heads"))
         for name, taken in seconds.items():
-            ratio = f"{seconds['whole'] / taken:.2f}"
-            rows.append([str(length), name, f"{sizes[name]:,}", f"{sum(lengths) / taken / 1e3:,.1f}k", ratio])
-    print(table(["row length", "model", "parameters", "pieces/s", "times as fast as the whole one"], rows))
+            times_as_fast = f"{seconds['whole'] / taken:.2f}"
+            rows.append([str(length), name, f"{sizes[name]:,}", f"{sum(lengths) / taken / 1e3:,.1f}k", times_as_fast])
+    print(table(["row length", "model", "parameters", "pieces/s", "times as fast as the whole one"], rows) + "\n")
+    publish(figures, settings.figures)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import machine, table
+from measure import machine, skip, table
 
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
@@ -268,6 +268,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--failures", action="store_true")
     options = parser.parse_args()
+    if torch.device(options.device).type == "cuda" and not torch.cuda.is_available():
+        skip("torch sees no GPU here")
     torch.set_float32_matmul_precision("high")
     print(machine("torch"), flush=True)
     if options.failures:

@@ -38,7 +38,7 @@ from typing import Any, cast
 
 import torch
 from gpu_report import Report, kernels_of, since_start
-from measure import alternate, machine, table
+from measure import alternate, machine, skip, table
 from torch import Tensor, nn
 
 from polyseme.api import DTYPES
@@ -238,6 +238,8 @@ def main() -> int:
     for name, value in usual.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
+    if torch.device(options.device).type == "cuda" and not torch.cuda.is_available():
+        skip("torch sees no GPU here")
     if options.awd_lstm:
         train_awd_lstm(options)
         return 0

@@ -1,7 +1,9 @@
 """Static vectors trained by our recipes beside gensim's: words per second, and correlations with rated similarity.
 
-    POLYSEME_DATA=… python benchmarks/trained_vectors.py TEXTS... [--recipes skip-gram cbow fasttext glove]
-        [--rounds 1] [--epochs 5] [--threads 2] [--buckets 2000000]
+    POLYSEME_DATA=… python benchmarks/trained_vectors.py [TEXTS...] [--recipes skip-gram cbow fasttext glove]
+        [--rounds 1] [--epochs 5] [--threads 2] [--buckets 2000000] [--figures FILE]
+
+Without TEXTS, wiki-00.txt.xz of POLYSEME_DATA/corpus is read.
 
 Both read the same words, those of the corpus that polyseme builds of the texts (lower case, words that occur five times
 at least), with the settings of the recipe: width 100, window 5, 5 noise words, and of each its rate and subsampling.
@@ -27,9 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gensim.models import FastText, Word2Vec
-from measure import machine, table
-from scipy.stats import spearmanr
+from measure import Figure, add_figures_option, data_folder, machine, need, publish, ratio, table
 
 import polyseme
 from polyseme.corpus.corpus import Corpus
@@ -39,28 +39,42 @@ from polyseme.verbs.pretrain import pretrain
 COLUMNS = {"scws/ratings.txt.xz": (1, 3, (7,), 0), "cosimlex/cosimlex_en.tsv.xz": (0, 1, (4, 5), 1)}
 """The two words, the ratings, and the lines of a head."""
 GENSIM: Mapping[str, Callable[..., Any]] = {
-    "skip-gram": lambda **more: Word2Vec(sg=1, alpha=0.025, sample=1e-3, **more),
-    "cbow": lambda **more: Word2Vec(sg=0, alpha=0.05, sample=1e-3, **more),
-    "fasttext": lambda **more: FastText(sg=1, alpha=0.05, sample=1e-4, ns_exponent=0.5, min_n=3, max_n=6, **more),
+    "skip-gram": lambda **more: models().Word2Vec(sg=1, alpha=0.025, sample=1e-3, **more),
+    "cbow": lambda **more: models().Word2Vec(sg=0, alpha=0.05, sample=1e-3, **more),
+    "fasttext": lambda **more: models().FastText(
+        sg=1, alpha=0.05, sample=1e-4, ns_exponent=0.5, min_n=3, max_n=6, **more
+    ),
 }
+
+
+def models() -> Any:
+    """Gensim's classes."""
+    import gensim.models
+
+    return gensim.models
 
 
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("texts", nargs="+")
+    parser.add_argument("texts", nargs="*")
     parser.add_argument("--recipes", nargs="+", default=["skip-gram"], choices=[*GENSIM, "glove"])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--buckets", type=int, default=2_000_000)
+    add_figures_option(parser)
     settings = parser.parse_args()
+    need("gensim", "scipy")
+    texts = settings.texts or [data_folder("corpus") / "wiki-00.txt.xz"]
+    for name in COLUMNS:
+        data_folder("tasks", name)
     torch.set_num_threads(settings.threads)
     logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         options: dict[str, Any] = {"tokenizer": "words", "frame": "lm", "lowercase": True, "min_count": 5}
-        corpus = build_corpus(settings.texts, output=folder / "corpus", vocab_size=400_000, **options)
+        corpus = build_corpus(texts, output=folder / "corpus", vocab_size=400_000, **options)
         n_words = write_lines(corpus, folder / "lines.txt")
         lines = [line for recipe in settings.recipes for line in lines_of(recipe, folder, n_words, settings)]
     print(machine("gensim", "torch"))
@@ -77,6 +91,8 @@ def lines_of(recipe: str, folder: Path, n_words: int, settings: argparse.Namespa
         for name, train in routes.items():
             rows[name].append(train(recipe, folder, settings, seed))
             print(recipe, name, seed, [f"{each:.4g}" for each in rows[name][-1]], flush=True)
+    if "gensim" in routes:
+        publish([figure_of(recipe, rows)], settings.figures)
     medians = {name: [statistics.median(each) for each in zip(*rows[name], strict=True)] for name in rows}
     return [
         [
@@ -90,6 +106,19 @@ def lines_of(recipe: str, folder: Path, n_words: int, settings: argparse.Namespa
         ]
         for name, (seconds, cpu, *correlations) in medians.items()
     ]
+
+
+def figure_of(recipe: str, rows: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
+    """The ratio of seconds, with the correlations, of what each library's rounds gave."""
+    every = {name: [row[0] for row in each] for name, each in rows.items()}
+    cpu, scws, cosimlex = (
+        {name: statistics.median(row[column] for row in each) for name, each in rows.items()} for column in (1, 2, 3)
+    )
+    note = (
+        f"SCWS {scws['polyseme']:.3f} and {scws['gensim']:.3f}, CoSimLex {cosimlex['polyseme']:.3f} and "
+        f"{cosimlex['gensim']:.3f}; CPU time {cpu['polyseme'] / cpu['gensim']:.2f} × gensim's"
+    )
+    return ratio(every, "gensim", "polyseme", what=f"train {recipe} vectors", peer="gensim", note=note)
 
 
 def write_lines(corpus: Corpus, path: Path) -> int:
@@ -139,6 +168,8 @@ def theirs(recipe: str, folder: Path, settings: argparse.Namespace, seed: int) -
 
 def scores(known: set[str], vector: Callable[[str], Any]) -> list[float]:
     """Spearman's correlation of cosines with the ratings of each set, over the pairs whose words are known."""
+    from scipy.stats import spearmanr
+
     results = []
     for name, (one, other, ratings, n_head) in COLUMNS.items():
         with lzma.open(Path(os.environ["POLYSEME_DATA"], "tasks", name), "rt", encoding="utf-8") as file:
