@@ -13,8 +13,6 @@ A store is a folder named after what decides its content: the model, the layers,
 from __future__ import annotations
 
 import hashlib
-import json
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,12 +27,8 @@ from polyseme.bundle import Bundle
 from polyseme.embedding.decoder_stack import Stack
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision
-from polyseme.errors import PolysemeWarning
-from polyseme.files.atomic import explained, whole_folder
-from polyseme.files.checksums import checksums_in, first_damaged
-from polyseme.json_reading import load_json
+from polyseme.files.cached_folders import cached_folder, check_cached, new_cached, read_cached, write_about
 
-ABOUT = "about.json"
 ON_DEVICE_BYTES = 16 << 30
 """Vectors up to so many bytes are kept in a GPU's memory."""
 
@@ -142,44 +136,15 @@ def load_or_compute(
         vectors = torch.from_numpy(np.concatenate(arrays))
         return Store(vectors, ends, np.array(reading.n_pieces, np.int64), flops=reading.flops)
     key = {**decides, **fingerprint(bundle, precision, stack), "texts": _digest(keys), "device": bundle.device.type}
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
-    folder = cache / name
-    if folder.is_dir():
-        try:
-            return Store.open(folder, len(keys))
-        except ValueError as error:
-            warnings.warn(
-                f"The vectors kept in {folder} are damaged ({error}) and are computed again.",
-                PolysemeWarning,
-                stacklevel=2,
-            )
-    with explained(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-    with whole_folder(folder, force=True) as unfinished:
+    folder = cached_folder(cache, key)
+    store = read_cached(folder, lambda place: Store.open(place, len(keys)))
+    if store is not None:
+        return store
+    with new_cached(folder) as unfinished:
         _write(unfinished, make(reading))
         np.save(unfinished / "pieces.npy", np.array(reading.n_pieces, np.int64))
         write_about(unfinished, key)
     return replace(Store.open(folder, len(keys)), computed=True, flops=reading.flops)
-
-
-def write_about(folder: Path, decides: Mapping[str, Any]) -> None:
-    """Conclude a folder of the cache with what decided it, and the checksums of its files."""
-    content = {**decides, "checksums": checksums_in(folder)}
-    (folder / ABOUT).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def check_cached(folder: Path) -> dict[str, Any]:
-    """What is known of a folder of the cache, whose files are as they were written; otherwise a ValueError."""
-    try:
-        record = load_json(folder / ABOUT)
-        if not isinstance(record, dict):
-            raise ValueError(f"{ABOUT} holds something else")
-        damaged = first_damaged(folder, record.get("checksums"))
-    except (OSError, AttributeError) as error:
-        raise ValueError(str(error)) from error
-    if damaged is not None:
-        raise ValueError(f"{damaged} is not as it was written: its checksum is another")
-    return record
 
 
 def _write(folder: Path, chunks: Iterator[list[NDArray[Any]]]) -> None:

@@ -10,10 +10,8 @@ Shapes: G layers of one width, S spans, D width.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,12 +27,10 @@ from polyseme.cost import Tally
 from polyseme.embedding.decoder_stack import Stack, decoder_of
 from polyseme.embedding.flow import Embedder
 from polyseme.embedding.model_fingerprint import fingerprint
-from polyseme.errors import PolysemeWarning
-from polyseme.files.atomic import explained, whole_folder
+from polyseme.files.cached_folders import cached_folder, check_cached, new_cached, read_cached, write_about
 from polyseme.result_tables import counted
 from polyseme.text.documents import document_chunks
 from polyseme.transfer.frozen_features import CHUNK_CHARACTERS, key_of
-from polyseme.transfer.vector_store import check_cached, write_about
 from polyseme.types import Document, Progress
 
 IN_MEMORY_BYTES = 1 << 30
@@ -191,19 +187,11 @@ def _cached(work: _Work, model: Mapping[str, str], cache: Path) -> SpanVectors:
     texts = hashlib.sha256(repr([key_of(document) for document in work.documents]).encode("utf-8", "surrogatepass"))
     texts.update(work.spans.tobytes())
     key = {**model, "pool": work.embedder.pool, "layers": str(work.groups), "spans": texts.hexdigest()}
-    folder = cache / f"spans-{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]}"
-    if folder.is_dir():
-        try:
-            return _read(work, folder, Tally())
-        except ValueError as error:
-            warnings.warn(
-                f"The vectors kept in {folder} are damaged ({error}) and are computed again.",
-                PolysemeWarning,
-                stacklevel=2,
-            )
-    with explained(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-    with whole_folder(folder, force=True) as unfinished:
+    folder = cached_folder(cache, key, "spans-")
+    vectors = read_cached(folder, lambda place: _read(work, place, Tally()))
+    if vectors is not None:
+        return vectors
+    with new_cached(folder) as unfinished:
         arrays = work.files(unfinished)
         computed = work.fill([torch.from_numpy(array) for array in arrays])
         for array in arrays:
