@@ -27,6 +27,8 @@ from polyseme.generating.fast_decoder import FastSteps
 from polyseme.generating.kernel_steps import EARLY_CAPABILITY, KernelSteps
 from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.next_piece import StepByStep
+from polyseme.parts import kernel_trials
+from polyseme.parts.kernel_trials import LEAST_CAPABILITY
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.types import Batch
 
@@ -125,8 +127,12 @@ def scores_and_choices(kind: str, n_rows: int, dtype: torch.dtype, device: str, 
 
 @torch.no_grad()
 def texts(kind: str, n_rows: int, dtype: torch.dtype, device: str) -> dict[str, Any]:
-    """Whole texts, written with the choice in the step and without: in fp32 they must be the same."""
+    """Whole texts, written with the choice in the step and without: in fp32 they must be the same.
+
+    Where there are kernels, they must have passed their trials.
+    """
     written = []
+    n_failed = 0
     for kernels in (False, True):
         bundle = random_bundle(kind).to(device, dtype)
         reads_source = bundle.decoder is not None
@@ -144,9 +150,14 @@ def texts(kind: str, n_rows: int, dtype: torch.dtype, device: str) -> dict[str, 
         prompts, sources = ([[] for _ in rows], rows) if reads_source else (rows, None)
         found = write_on(model, prompts, Decoding(max_new=21, min_new=5), sources=sources)
         written.append([each[0] for each in found])
+        steps = cast(StepByStep, model.next_piece).steps
+        if steps is not None and steps._kernels is not None:
+            n_failed += sum(early is None for early in steps._kernels._starts.values())
+            n_failed += not steps._kernels._starts
     n_wrong = sum(one.pieces != other.pieces or one.ending != other.ending for one, other in zip(*written, strict=True))
     off = max(abs(one.log_probability - other.log_probability) for one, other in zip(*written, strict=True))
-    return {"off": off, "n_wrong": n_wrong, "right": dtype != torch.float32 or (not n_wrong and off < 1e-2)}
+    right = not n_failed and (dtype != torch.float32 or (not n_wrong and off < 1e-2))
+    return {"off": off, "n_wrong": n_wrong, "n_failed": n_failed, "right": right}
 
 
 def main() -> int:
@@ -155,7 +166,10 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--dtype", default="fp32", choices=["fp32", "bf16", "fp16"])
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 6])
+    parser.add_argument("--trials", action="store_true", help="in the interpreter: try kernels and write by them")
     options = parser.parse_args()
+    if options.trials:
+        kernel_trials.gpu_capability = lambda device: LEAST_CAPABILITY
     dtype = DTYPES[options.dtype]
     failed = False
     for kind in options.kinds:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from generating import kernel_battery
 from generating.writing import padded
 from polyseme.encoders.inference import Precision
 from polyseme.encoders.transformer import Transformer
@@ -24,15 +25,8 @@ from tiny_models import tiny_model
 pytestmark = pytest.mark.filterwarnings("ignore:This processor has no instructions")
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "norms before": ("gpt2", {}),
-    "norms after": ("openai-gpt", {}),
-    "scaled by layer": ("gpt2", {"scale_by_layer": True}),
-    "bands": ("gpt2", {"masks": ("causal", "band:3", "causal")}),
-    "sinusoids": ("gpt2", {"positions": "sinusoidal"}),
-    "shared layers": ("gpt2", {"layer_map": (0, 1, 0)}),
-    "gated": ("gpt2", {"gated": True}),
+    **{kind: each for kind, each in kernel_battery.KINDS.items() if each[0] in ("gpt2", "openai-gpt")},
     "buckets": ("gpt2", {"positions": "buckets", "n_buckets": 8, "max_distance": 10}),
-    "buckets and bands": ("gpt2", {"positions": "buckets", "masks": ("causal", "band:3", "causal")}),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 ROWS = [[5, 9, 3, 7, 21], [30], [4, 4, 8], [17, 2, 3, 4]]

@@ -39,6 +39,13 @@ def test_every_kind_in_the_interpreter(kind: str) -> None:
 
 
 @has_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["norms before", "bart", "t5"])
+def test_texts_after_trials_in_the_interpreter(kind: str) -> None:
+    run_battery(BATTERY, "--device", "cpu", "--kinds", kind, "--rows", "1", "--trials", TRITON_INTERPRET="1")
+
+
+@has_triton
 @has_gpu
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from parts.triton_battery import has_triton
 from polyseme.encoders.packed_transformer import PackedTransformer
 from polyseme.encoders.transformer import Transformer
 from polyseme.errors import PolysemeWarning
@@ -75,7 +76,11 @@ def failure_of(error: BaseException) -> str | None:
         (KeyError("launch_pdl was not recognized"), "KeyError: 'launch_pdl was not recognized'"),  # another version
         (ImportError("stub.so: invalid ELF header"), "ImportError: stub.so: invalid ELF header"),  # a damaged cache
         (json.JSONDecodeError("no value", "", 0), "JSONDecodeError: no value: line 1 column 1 (char 0)"),
-        (AssertionError(), "AssertionError:"),
+        (AssertionError(), "AssertionError"),
+        (
+            RuntimeError("0 active drivers. There should only be one."),
+            "RuntimeError: 0 active drivers. There should only be one",
+        ),
     ],
 )
 def test_whatever_is_raised_fails_the_trial(error: Exception, reason: str) -> None:
@@ -191,6 +196,17 @@ def test_torch_runs_where_kernels_fail_their_trial(
     gpu((9, 0))
     monkeypatch.setattr(crf, "KERNELS", KernelModule("A CRF", "failing_kernels"))
     with pytest.warns(PolysemeWarning, match=reason) as caught:
+        results = [crf_results(), crf_results()]
+    assert len(caught) == 1
+    assert all(torch.equal(mine, right) for each in results for mine, right in zip(each, expected, strict=True))
+
+
+@has_triton
+def test_torch_runs_where_triton_finds_no_driver_or_no_gpu(gpu: Callable[[tuple[int, int]], None]) -> None:
+    """Triton itself fails here: it has no driver, or does not take tensors of a CPU."""
+    expected = crf_results()
+    gpu((9, 0))
+    with pytest.warns(PolysemeWarning, match="A CRF runs without its Triton kernels, more slowly: .*Error") as caught:
         results = [crf_results(), crf_results()]
     assert len(caught) == 1
     assert all(torch.equal(mine, right) for each in results for mine, right in zip(each, expected, strict=True))

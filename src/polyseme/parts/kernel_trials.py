@@ -104,8 +104,8 @@ def trial_failure(trial: Callable[[], float], most: float) -> str | None:
 
 
 def _quoted(error: Exception) -> str:
-    """An error in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON]
+    """An error in one line, without the stop at its end."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON].rstrip(".: ")
 
 
 @functools.cache
