@@ -69,6 +69,13 @@ def test_every_picture_is_well_formed(name: str, run: Run, tmp_path: Path) -> No
     assert sum(each.tag.endswith("circle") for each in root.iter()) >= 8
 
 
+def test_pictures_print_numbers_as_the_tables_do(tmp_path: Path) -> None:
+    for name, numbers in {"gpt-3": (">125M<", ">6e-05<", ">96<"), "frozen-tuned": (">91.7?<", ">-3.2<")}.items():
+        polyseme.published(name, output=tmp_path / f"{name}.svg")
+        picture = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+        assert all(number in picture for number in numbers), name
+
+
 def test_costs_have_our_count_and_a_picture_of_both(run: Run, tmp_path: Path) -> None:
     out = run("published", "cost", "--system", "BERT-large", "-o", tmp_path / "cost.html").out
     line = next(line for line in out.splitlines() if line.startswith("BERT-large"))

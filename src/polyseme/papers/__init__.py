@@ -8,13 +8,14 @@ mark.
 from __future__ import annotations
 
 from polyseme.papers.figures import Figure, benchmark_figures, figures_of, mean_of_tasks, table_names
-from polyseme.papers.published_table import MARK, PublishedTable, column_head, list_tables, read_table
+from polyseme.papers.published_table import MARK, PublishedTable, cell_text, column_head, list_tables, read_table
 
 __all__ = [
     "MARK",
     "Figure",
     "PublishedTable",
     "benchmark_figures",
+    "cell_text",
     "column_head",
     "figures_of",
     "list_tables",

@@ -39,6 +39,8 @@ class PicturePoint(NamedTuple):
     """The standard deviation."""
     values: Sequence[float]
     """Of every seed."""
+    printed: str = ""
+    """The figure as it is printed in a list; empty: with the decimals that all of them have."""
 
 
 class PictureFigure(NamedTuple):
@@ -167,7 +169,7 @@ def _list(figure: PictureFigure) -> _Panel:
             parts.append(f'<path stroke="{group_color(0)}" d="M{ends[0]:.1f} {height:.1f}H{ends[1]:.1f}"/>')
         parts += [_dot(across(value), height + 5, 0, 1.8, faint=True) for value in _seeds(point)]
         parts.append(_dot(across(point.mean), height, 0, 3.6, title=_title(point, decimals)))
-        parts.append(svg_text(WIDTH - 74, height + 4, f"{point.mean:.{decimals}f}"))
+        parts.append(svg_text(WIDTH - 74, height + 4, point.printed or f"{point.mean:.{decimals}f}"))
     return _Panel(bottom + _BOTTOM, parts)
 
 
@@ -192,7 +194,7 @@ def _decimals(points: Sequence[PicturePoint]) -> int:
 
 def _title(point: PicturePoint, decimals: int) -> str:
     spread = f" ± {point.spread:.{decimals}f}" if point.spread else ""
-    return f"{point.label}: {point.mean:.{decimals}f}{spread}"
+    return f"{point.label}: {point.printed or f'{point.mean:.{decimals}f}'}{spread}"
 
 
 def _dot(at: float, height: float, group: int, radius: float, *, faint: bool = False, title: str = "") -> str:

@@ -6,9 +6,10 @@ The picture of any other table has one panel per column, with a dot per system.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from polyseme.errors import OptionError
-from polyseme.papers import Figure, PublishedTable, column_head, figures_of
+from polyseme.papers import Figure, PublishedTable, cell_text, column_head, figures_of
 from polyseme.plots.family_tree import TreeNode, family_tree
 from polyseme.plots.labeled_points import Axis, LabeledPoint, labeled_points
 from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_picture
@@ -83,7 +84,7 @@ def _law(table: PublishedTable) -> str:
 
 
 def _rows(table: PublishedTable) -> str:
-    """One panel per column, a row per system."""
+    """One panel per column, a row per system; numbers as the table prints them, with its marks."""
     columns: dict[str, list[Figure]] = {}
     for figure in table.figures:
         name = ", ".join(filter(None, (column_head(figure.task, figure.metric), figure.split)))
@@ -91,10 +92,13 @@ def _rows(table: PublishedTable) -> str:
     panels = []
     for name, figures in columns.items():
         size, unit = _scale([figure.value for figure in figures])
-        values = [(figure.system, figure.value / size) for figure in figures]
-        points = [PicturePoint({"row": system}, system, value, 0.0, [value]) for system, value in values]
-        panels.append(PictureFigure(f"{name}{unit}", points))
+        panels.append(PictureFigure(f"{name}{unit}", [_row(figure, figure.value / size) for figure in figures]))
     return sweep_picture(table.title, ["row"], panels)
+
+
+def _row(figure: Figure, value: float) -> PicturePoint:
+    printed = cell_text([replace(figure, unit="")])
+    return PicturePoint({"row": figure.system}, figure.system, value, 0.0, [value], printed=printed)
 
 
 def _scale(values: list[float]) -> tuple[float, str]:
