@@ -108,7 +108,7 @@ class PatchFindings(Findings):
             [
                 *(
                     f'<p>{name}: <bdi><b>{escaped(text)}</b></bdi> <span class="faint">log p({escaped(self.answer)}) − '
-                    f"log p({escaped(self.against)}) = {value:+.3f}</span></p>"
+                    f"log p({escaped(self.against)}) = {_signed(value)}</span></p>"
                     for name, text, value in sentences
                 ),
                 shaded_table(["", *self._headings()], rows[::-1], spelled=_spelled, low=0.0, high=1.0),
@@ -120,7 +120,11 @@ class PatchFindings(Findings):
 
 
 def _spelled(share: float) -> str:
-    return f"{share:.2f}".replace("-0.00", "0.00")
+    return f"{share:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "−")
 
 
 class Patching:

@@ -87,7 +87,10 @@ class LensFindings(Findings):
     """What each layer would predict, through the model's output."""
 
     verb: ClassVar[str] = "lens"
-    page_style: ClassVar[str] = CHART_STYLE
+    page_style: ClassVar[str] = f"{CHART_STYLE}\n" + (
+        ".beside { display: flex; flex-wrap: wrap; gap: 0 2.5rem } .beside > * { max-width: 100% }\n"
+        ".beside .chart { width: 30rem }"
+    )
 
     text: str
     places: Sequence[PlacePredictions]
@@ -138,7 +141,13 @@ class LensFindings(Findings):
     def header(self) -> Sequence[str]:
         if self._few:
             return ["place", "layer", "likeliest pieces", "rank of the answer", "its probability", "entropy", "KL"]
-        return ["place", "piece", self._in_the_text, "answer", "probability", "first in layer", "stays from layer"]
+        texts = [self._in_the_text] if self._has_targets else []
+        return ["place", "piece", *texts, "answer", "probability", "first in layer", "stays from layer"]
+
+    @property
+    def _has_targets(self) -> bool:
+        """Whether the text has the pieces that are predicted; at masks it does not."""
+        return any(place.target is not None for place in self.places)
 
     @property
     def _in_the_text(self) -> str:
@@ -162,7 +171,7 @@ class LensFindings(Findings):
             [
                 str(each.place),
                 each.name,
-                each.target or "",
+                *([each.target or ""] if self._has_targets else []),
                 each.answer,
                 f"{each.layers[-1].probabilities[0]:.4f}",
                 str(each.first_layer),
@@ -176,7 +185,7 @@ class LensFindings(Findings):
         parts += [self._by_place(each) for each in self.places] if self._few else [self._grid()]
         parts.append("<h2>By layer</h2>")
         every = "" if len(self.places) == 1 else "mean over places, in nats"
-        parts.append(lines_chart(self._curves(), x="layer", y=every or "nats"))
+        charts = [lines_chart(self._curves(), x="layer", y=every or "nats")]
         ranks = [
             Curve(
                 f"{each.name} → {each.answer}", [(layer.layer, math.log10(layer.answer_rank)) for layer in each.layers]
@@ -184,7 +193,8 @@ class LensFindings(Findings):
             for each in self.places
         ]
         if self._few:
-            parts.append(lines_chart(ranks, x="layer", y="log₁₀ of the answer's rank (0: the likeliest)"))
+            charts.append(lines_chart(ranks, x="layer", y="log₁₀ of the answer's rank (0: the likeliest)"))
+        parts.append(f'<div class="beside">{"".join(f"<div>{chart}</div>" for chart in charts)}</div>')
         parts.append(
             '<p class="faint">The answer is the piece that the top layer predicts. KL is the divergence from the top '
             "layer's distribution to that of the layer. The states of lower layers go through the final norm of the "
@@ -211,8 +221,8 @@ class LensFindings(Findings):
             [
                 f"<h2>{escaped(place.name)}: {escaped(place.answer)}</h2>",
                 f"<p>First predicted in layer {place.first_layer}, and in every layer from {place.stays_from} on.</p>",
-                shaded_cells(["", *map(str, range(1, n + 1))], rows),
-                figures_table(header, figures),
+                f'<div class="beside">{shaded_cells(["", *map(str, range(1, n + 1))], rows)}',
+                f"{figures_table(header, figures)}</div>",
             ]
         )
 
@@ -227,11 +237,14 @@ class LensFindings(Findings):
                 title = f"{likeliest}\n{place.answer}: rank {each.answer_rank:,}"
                 cells.append(ShadedCell(each.pieces[0], each.probabilities[0], title, marked=each.answer_rank == 1))
             rows.append((f"layer {self.places[0].layers[number].layer}", cells))
-        rows.append((self._in_the_text, [ShadedCell(place.target or "", 0.0) for place in self.places]))
+        explained = "Each column is a mask, and each cell the piece that a layer predicts there."
+        if self._has_targets:
+            rows.append((self._in_the_text, [ShadedCell(place.target or "", 0.0) for place in self.places]))
+            side = "before" if self.backwards else "after"
+            explained = f"Each column is a piece of the text, and each cell the piece that a layer predicts {side} it."
         return shaded_cells(["", *(place.name for place in self.places)], rows) + (
-            '<p class="faint">Each column is a piece of the text, and each cell the piece that a layer predicts '
-            f"{'before' if self.backwards else 'after'} it. Darker cells are likelier; framed cells agree with the top "
-            "layer. Point at a cell for more.</p>"
+            f'<p class="faint">{explained} Darker cells are likelier; framed cells agree with the top layer. Point at '
+            "a cell for more.</p>"
         )
 
     def _curves(self) -> list[Curve]:

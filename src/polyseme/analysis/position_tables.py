@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,18 +36,20 @@ class DrawnPositions:
 
 
 def drawn_positions(bundle: Bundle, *, n: int = MAX_POSITIONS) -> list[DrawnPositions]:
-    """The positions of each stack that has any; recurrent encoders read in order and have none."""
+    """The positions of each stack that has any, those of two that have the same once; recurrent encoders have none."""
     stacks = {"encoder": bundle.encoder} | ({} if bundle.decoder is None else {"decoder": bundle.decoder})
-    drawn = []
+    drawn: list[DrawnPositions] = []
     for stack, encoder in stacks.items():
         for module in encoder.modules():
             if isinstance(module, (LearnedPositions, SinusoidalPositions, SharedPositions)):
                 table = module.as_table(n)
                 values = table.values.detach().double().cpu().numpy()
                 kind = str(encoder.config.positions)  # type: ignore[attr-defined]  # only Transformers have such parts
-                drawn.append(
-                    DrawnPositions(
-                        stack=stack, kind=kind, values=values, first=table.first, rows=table.rows, columns=table.columns
-                    )
+                own = DrawnPositions(
+                    stack=stack, kind=kind, values=values, first=table.first, rows=table.rows, columns=table.columns
                 )
+                same = [each for each in drawn if each.kind == kind and np.array_equal(each.values, values)]
+                for each in same:
+                    drawn[drawn.index(each)] = replace(each, stack=f"{each.stack} and {stack}")
+                drawn += [] if same else [own]
     return drawn

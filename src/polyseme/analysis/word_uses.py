@@ -96,17 +96,27 @@ def word_uses(options: WordUsesOptions, model: UsedModel, static: UsedModel | No
     return WordUsesFindings(
         model=model.path,
         data=f"{name}: {in_texts.uses.n or len(sentences):,} uses of {options.word!r}",
-        seeds=(options.seed,) if in_texts.uses.n > len(in_texts.uses.items) else (),
+        seeds=(options.seed,),
         notes=_notes(options, in_texts, sentences, static),
         cost=tally.cost(time.perf_counter() - started, at_layer.device),
         word=options.word,
-        layer=str(options.layer),
+        layer=_named_layer(options.layer, model.bundle.config.depth),
         layers=vectors,
         matrix=WordUses(word=options.word, uses=[_use(*each) for each in chosen], in_context=in_context, alone=alone),
         static=model_name(static.path) if static is not None else "layer 0, averaged over uses",
         static_neighbors=static_neighbors,
         near=near,
     )
+
+
+def _named_layer(layer: str | int, depth: int) -> str:
+    """A layer as pages name it: a number counted from the bottom, or the combination that was requested.
+
+    >>> _named_layer("-1", 6), _named_layer(0, 6), _named_layer("mean:1:4", 6)
+    ('6', '0', 'mean:1:4')
+    """
+    number = str(layer)
+    return str(depth + 1 + int(number)) if number.removeprefix("-").isdecimal() and int(number) < 0 else number
 
 
 # --- which uses -------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class WordUsesFindings(Findings):
     page_style: ClassVar[str] = f"{CHART_STYLE}\n" + "\n".join(
         [
             ".charts, .maps { display: flex; flex-wrap: wrap; gap: 1rem 2rem }",
-            ".charts > div { flex: 1 1 26rem; max-width: 34rem }",
+            ".charts > div { flex: 1 1 26rem; max-width: 34rem } .maps { margin-top: .8rem }",
             ".play { display: flex; flex-wrap: wrap; gap: 0 3rem } .play > div { flex: 0 0 auto }",
             ".play > div:last-child { flex: 1 1 30rem; min-width: 0 } .play p { margin-top: .9rem }",
         ]
@@ -100,7 +100,7 @@ class WordUsesFindings(Findings):
         return [each.record() for each in self.layers]
 
     def header(self) -> Sequence[str]:
-        return ["layer", "similarity of uses", "anisotropy", "adjusted", *(f"explained {each}" for each in _SHORT)]
+        return ["layer", "similarity of uses", "anisotropy", "adjusted", "explained by layer 0", *_SHORT]
 
     def rows(self) -> Sequence[Sequence[str]]:
         return [
@@ -198,7 +198,7 @@ class WordUsesFindings(Findings):
         return [*parts, "</div></div>"]
 
 
-_SHORT = ("by layer 0", "by mean", "by component", "of random words")
+_SHORT = ("by mean", "by component", "of random words")
 
 
 def _figure(value: float) -> str:

@@ -17,8 +17,13 @@ table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .
 .shaded td { text-align: center; min-width: 2.6rem; border: 1px solid var(--paper) }
 .shaded td.marked { box-shadow: inset 0 0 0 2px #e07b00 }
 .shaded td:first-child { padding-right: .8rem } .shaded th { font-weight: 400; text-align: center }
+.shaded th + th { max-width: 12rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap }
 .figures td:first-child { position: sticky; left: 0; background: var(--paper) }
+@media (max-width: 60rem) { .figures td, .figures th { padding: .15rem .3rem; font-size: .87rem } }
 """.strip()
+
+LONG_HEADING = 16
+"""Characters from which on a heading of shaded cells may not fit its column."""
 
 
 def figures_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> str:
@@ -74,12 +79,17 @@ class ShadedCell(NamedTuple):
 
 def shaded_cells(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[ShadedCell | None]]]) -> str:
     """A table of shaded cells with texts; the page needs `FIGURES_STYLE`. None is an empty cell."""
-    head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
+    head = "".join(f"<th{_title(name)}>{escaped(name)}</th>" for name in columns)
     body = []
     for name, line in rows:
         cells = "".join("<td></td>" if each is None else _shaded_cell(each) for each in line)
         body.append(f"<tr><td>{escaped(name)}</td>{cells}</tr>")
     return f'<div class="wide"><table class="figures shaded"><tr>{head}</tr>{"".join(body)}</table></div>'
+
+
+def _title(heading: str) -> str:
+    """A long heading is shown in part, and whole where it is pointed at."""
+    return f' title="{escaped(heading)}"' if len(heading) > LONG_HEADING else ""
 
 
 def _shaded_cell(cell: ShadedCell) -> str:

@@ -20,7 +20,7 @@ _STYLE = """
 }
 * { box-sizing: border-box }
 body { margin: 0 auto; padding: 2rem 1.5rem; max-width: 76rem; color: var(--ink); background: var(--paper);
-  font: 15px/1.5 system-ui, sans-serif }
+  font: 15px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
 h1 { font-size: 1.7rem; margin: 0 0 .3rem } h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem }
 p { margin: .3rem 0; max-width: 60rem } .faint { color: var(--faint); font-size: .87rem }
 b { font-weight: 650 }
