@@ -25,15 +25,15 @@ def test_no_more_positions_than_there_are() -> None:
 
 
 def test_sinusoids_equal_their_formula() -> None:
-    encoder, decoder = drawn_positions(tiny_model("transformer").bundle, n=20)
-    assert (encoder.stack, decoder.stack) == ("encoder", "decoder")
-    n, width = encoder.values.shape
+    [both] = drawn_positions(tiny_model("transformer").bundle, n=20)
+    assert both.stack == "encoder and decoder"
+    n, width = both.values.shape
     angles = np.arange(n)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
     expected = {
         "halves": np.concatenate([np.sin(angles), np.cos(angles)], axis=1),
         "interleaved": np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, width),
     }[tiny_model("transformer").bundle.config.sinusoids]
-    np.testing.assert_allclose(encoder.values, expected, atol=1e-5)
+    np.testing.assert_allclose(both.values, expected, atol=1e-5)
 
 
 def test_distances_of_xlnet_are_sinusoids_in_halves() -> None:

@@ -68,7 +68,7 @@ def _grid(field: ReceptiveField) -> PieceGrid:
 
 def _maps(table: DrawnPositions) -> list[HeatMap]:
     """The table itself, and of vectors of positions also how alike they are."""
-    stack = "" if table.stack == "encoder" else f" of the {table.stack}"
+    stack = "" if table.stack == "encoder" else f" of {table.stack}"
     title = f"Positions{stack}: {table.kind}"
     if table.rows == "distance" and table.columns == "head":
         title += ", what each head's scores gain by the distance of a key"
