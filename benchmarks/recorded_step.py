@@ -258,7 +258,7 @@ def failures(options: argparse.Namespace) -> None:
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipes", nargs="*", default=USUAL, choices=[*RECIPES, []], metavar="RECIPE")
+    parser.add_argument("recipes", nargs="*", choices=[*RECIPES, []], metavar="RECIPE")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--passes", type=int, default=1)
@@ -276,7 +276,7 @@ def main() -> None:
         failures(options)
         return
     lines = []
-    for name in options.recipes:
+    for name in options.recipes or USUAL:
         started = time.perf_counter()
         try:
             lines.append(compare(RECIPES[name], options))
