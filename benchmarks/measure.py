@@ -48,9 +48,9 @@ class Figure:
 
     def shown(self) -> str:
         """The value, with the lowest and the highest of the rounds."""
-        value = f"{self.value:.3g}" if self.unit == "ms" else f"{self.value:.2f}"
-        spread = f" ({min(self.rounds):.2f}–{max(self.rounds):.2f})" if len(self.rounds) > 1 else ""
-        return f"{value} {self.unit}{spread}"
+        digits = 0 if self.unit == "ms" else 2
+        spread = f" ({min(self.rounds):.{digits}f}–{max(self.rounds):.{digits}f})" if len(self.rounds) > 1 else ""
+        return f"{self.value:.{digits}f} {self.unit}{spread}"
 
     def floor_shown(self) -> str:
         """The floor and the aim; empty without a floor."""

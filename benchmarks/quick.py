@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import getpass
 import json
 import os
 import signal
@@ -61,7 +62,10 @@ def run_part(part: Part, *, tiny: bool, limit: float) -> Result:
     """Run its script, and print its figures while it runs."""
     options = part.options(tiny=tiny)
     result = Result(part=part, command=shown_command(part, tiny=tiny))
-    began = time.monotonic()
+    compiled = Path(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
+    # What a stopped script leaves is removed with the folder; compiled code is used again, as torch does by itself.
+    places = {"TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(compiled))}
+    began, pending = time.monotonic(), ""
     with tempfile.TemporaryDirectory() as place:
         figures, output = Path(place, "figures.jsonl"), Path(place, "output.txt")
         figures.touch()
@@ -71,14 +75,15 @@ def run_part(part: Part, *, tiny: bool, limit: float) -> Result:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **part.environment},
+                env={**os.environ, **places, "TMPDIR": place, **part.environment},
                 start_new_session=True,  # so that it is stopped with the processes that it started
             )
             try:
                 while True:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(timeout=min(0.5, max(began + limit - time.monotonic(), 0.0)))
-                    collect(result, known.readlines())
+                    whole, _, pending = (pending + known.read()).rpartition("\n")
+                    collect(result, whole.splitlines())
                     if process.returncode is not None or time.monotonic() - began >= limit:
                         break
             finally:
