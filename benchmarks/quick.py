@@ -51,7 +51,7 @@ class Result:
 
     part: Part
     command: str
-    outcome: Literal["measured", "skipped", "stopped", "failed"] = "measured"
+    outcome: Literal["measured", "skipped", "stopped", "failed", "interrupted"] = "measured"
     reason: str = ""
     figures: list[Figure] = field(default_factory=list)
     seconds: float = 0.0
@@ -86,6 +86,8 @@ def run_part(part: Part, *, tiny: bool, limit: float) -> Result:
                     collect(result, whole.splitlines())
                     if process.returncode is not None or time.monotonic() - began >= limit:
                         break
+            except KeyboardInterrupt:
+                result.outcome = "interrupted"
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -106,7 +108,9 @@ def collect(result: Result, lines: Sequence[str]) -> None:
 def judge(result: Result, code: int, limit: float) -> None:
     """Find out whether a script that ended was successful, and print the reason if not."""
     lines = [line.strip() for line in result.output.splitlines() if line.strip()]
-    if code == -signal.SIGKILL and result.seconds >= limit:
+    if result.outcome == "interrupted":
+        result.reason = f"after {result.seconds:.0f} s"
+    elif code == -signal.SIGKILL and result.seconds >= limit:
         result.outcome, result.reason = "stopped", f"it took longer than {limit:.0f} s"
     elif code:
         status = f"signal {-code}" if code < 0 else f"exit status {code}"
@@ -155,7 +159,7 @@ def print_table(results: Sequence[Result], names: Sequence[str]) -> None:
             print(f"- {result.part.name}: {result.part.left_out}")
     for name in names:
         if name not in done:
-            print(f"- {name}: interrupted")
+            print(f"- {name}: interrupted before its start")
     others = [part.name for part in PARTS if part.name not in names]
     if others:
         print(f"- parts that were not asked for: {', '.join(others)}")
@@ -260,30 +264,26 @@ def main() -> int:
     print(flush=True)
     chosen = [part for part in PARTS if settings.only is None or part.name in settings.only]
     results: list[Result] = []
-    interrupted = False
-    try:
-        for part in chosen:
-            print(f"{part.name}: {shown_command(part, tiny=settings.tiny)}", flush=True)
-            left = settings.seconds - (time.monotonic() - began)
-            if part.capability not in ("", capability):
-                reason = f"this processor has no {part.capability}"
-                results.append(Result(part=part, command="", outcome="skipped", reason=reason))
-                print(f"   skipped: {reason}\n", flush=True)
-            elif left < LEAST:
-                results.append(Result(part=part, command="", outcome="stopped", reason="no time was left"))
-                print("   stopped: no time was left\n", flush=True)
-            else:
-                limit = left if settings.tiny else min(part.limit, left)
-                results.append(run_part(part, tiny=settings.tiny, limit=limit))
-            if settings.json is not None:
-                write_json(settings.json, json_of(results, machine, settings))
-    except KeyboardInterrupt:
-        interrupted = True
-        print("interrupted\n")
+    for part in chosen:
+        print(f"{part.name}: {shown_command(part, tiny=settings.tiny)}", flush=True)
+        left = settings.seconds - (time.monotonic() - began)
+        if part.capability not in ("", capability):
+            reason = f"this processor has no {part.capability}"
+            results.append(Result(part=part, command="", outcome="skipped", reason=reason))
+            print(f"   skipped: {reason}\n", flush=True)
+        elif left < LEAST:
+            results.append(Result(part=part, command="", outcome="stopped", reason="no time was left"))
+            print("   stopped: no time was left\n", flush=True)
+        else:
+            limit = left if settings.tiny else min(part.limit, left)
+            results.append(run_part(part, tiny=settings.tiny, limit=limit))
+        if settings.json is not None:
+            write_json(settings.json, json_of(results, machine, settings))
+        if results[-1].outcome == "interrupted":
+            break
     print_table(results, [part.name for part in chosen])
-    if interrupted:
-        return 130
-    return int(any(result.outcome == "failed" for result in results))
+    outcomes = {result.outcome for result in results}
+    return 130 if "interrupted" in outcomes else int("failed" in outcomes)
 
 
 if __name__ == "__main__":
