@@ -34,8 +34,8 @@ from polyseme.result_tables import ResultList
 from polyseme.shown_model import Card, card_of, short_number
 from polyseme.text.documents import string_to_document, to_documents
 from polyseme.types import Embedded, Tokenizer, documents_table
+from polyseme.verb_options.evaluation_options import PredictTextsOptions
 from polyseme.verb_options.model_options import Dtype
-from polyseme.verb_options.task_options import PredictTextsOptions
 from polyseme.verb_options.text_options import (
     DecodingOptions,
     FillTextOptions,

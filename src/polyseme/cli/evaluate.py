@@ -8,7 +8,7 @@ import polyseme
 from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_table
-from polyseme.verb_options.task_options import EvaluateOptions
+from polyseme.verb_options.evaluation_options import EvaluateOptions
 
 if TYPE_CHECKING:
     from polyseme.metrics.evaluation_report import Report

@@ -8,7 +8,7 @@ import polyseme
 from polyseme.cli.printing import print_json
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost
-from polyseme.verb_options.task_options import PredictOptions
+from polyseme.verb_options.evaluation_options import PredictOptions
 
 
 @command_of(PredictOptions)

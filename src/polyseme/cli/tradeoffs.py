@@ -9,7 +9,7 @@ from polyseme.cli.evaluate import print_lines
 from polyseme.cli.printing import print_json
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost
-from polyseme.verb_options.task_options import TradeoffsOptions
+from polyseme.verb_options.evaluation_options import TradeoffsOptions
 
 
 @command_of(TradeoffsOptions, json=True)

@@ -27,7 +27,7 @@ from polyseme.tasks.kind import Kind
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.span import squad_questions
 from polyseme.tasks.tag import SENTENCES, conllu_name
-from polyseme.verb_options.task_options import PredictOptions, PredictTextsOptions
+from polyseme.verb_options.evaluation_options import PredictOptions, PredictTextsOptions
 
 QUESTION = "question"
 SQUAD_FIELDS = (QUESTION, "title")

@@ -45,7 +45,8 @@ from polyseme.text.documents import make_document
 from polyseme.training.models_at_words import KeptModel, kept_models
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
 from polyseme.transfer.task_ensemble import model_names
-from polyseme.verb_options.task_options import EvaluateOptions, TaskColumns
+from polyseme.verb_options.evaluation_options import EvaluateOptions
+from polyseme.verb_options.task_options import TaskColumns
 from polyseme.verbs.predict import task_models_of
 
 

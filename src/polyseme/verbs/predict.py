@@ -24,7 +24,7 @@ from polyseme.transfer.predict_files import Predictor, check_predictions_output,
 from polyseme.transfer.predict_inputs import predict_inputs, predict_settings
 from polyseme.transfer.task_ensemble import load_task_models, model_names
 from polyseme.transfer.task_model import TaskModel
-from polyseme.verb_options.task_options import PredictOptions
+from polyseme.verb_options.evaluation_options import PredictOptions
 from polyseme.verbs.on_cluster import check_workers, workers_of
 
 TASK_DTYPES = ("auto", "fp32", "bf16", "int8")

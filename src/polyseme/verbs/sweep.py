@@ -26,8 +26,9 @@ from polyseme.sweeps.grid import Point, grid_points, placed, spelled
 from polyseme.sweeps.run_queue import Ended, RunQueue, SweepProgress
 from polyseme.sweeps.sweep_report import MADE_BY, RunResult, Sweep
 from polyseme.training.budget import parse_time
+from polyseme.verb_options.evaluation_options import EvaluateOptions
 from polyseme.verb_options.sweep_options import SweepOptions
-from polyseme.verb_options.task_options import BenchmarkOptions, EvaluateOptions, FinetuneTaskOptions
+from polyseme.verb_options.task_options import BenchmarkOptions, FinetuneTaskOptions
 from polyseme.verbs.benchmark import check_benchmark
 from polyseme.verbs.evaluate import check_evaluation
 from polyseme.verbs.sweep_run import FOLLOWING, LOG, NO_MEMORY, STOPPED, RunRequest, carry_out, result_of

@@ -25,7 +25,8 @@ from polyseme.tasks.splits import evenly_spaced
 from polyseme.transfer.evaluate_task import labeled_data
 from polyseme.transfer.task_ensemble import SAME
 from polyseme.transfer.task_folder import load_task_model, task_card
-from polyseme.verb_options.task_options import TaskColumns, TradeoffsOptions
+from polyseme.verb_options.evaluation_options import TradeoffsOptions
+from polyseme.verb_options.task_options import TaskColumns
 
 
 @flat(TradeoffsOptions)
