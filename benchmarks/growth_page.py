@@ -1,0 +1,287 @@
+"""What growth.py makes of its points: fits, verdicts by the rule, tables and pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from growth_jobs import JOBS
+from measure import table
+
+from polyseme.plots.colors import CONTRAST, group_color
+from polyseme.plots.similarity_heatmaps import FAINT, INK, FigurePage, figure_bytes
+
+MEBIBYTE = 2**20
+LINEAR = (0.85, 1.15)
+FLAT_SHARE, FLAT_BYTES = 0.25, 32 * MEBIBYTE
+CALCULATED = 10_000_000
+GROUPS = {
+    "rows": "Rows of eight words",
+    "length": "The length of one text",
+    "shape": "Vocabulary and layers",
+    "uses": "Uses in an index",
+}
+Point = Mapping[str, float]
+
+# Sizes of a picture in inches; of type, in points.
+COLUMNS = 4
+LEFT, RIGHT, TOP, BOTTOM = 0.62, 0.15, 0.62, 0.55
+WIDTH, TIME_HEIGHT, MEMORY_HEIGHT = 1.82, 1.35, 1.0
+ACROSS, BETWEEN, DOWN = 0.32, 0.12, 0.82
+SMALL = 8.0
+
+
+class Line(NamedTuple):
+    """y = at_zero + slope · x."""
+
+    slope: float
+    at_zero: float
+
+    def __call__(self, x: float) -> float:
+        return self.at_zero + self.slope * x
+
+
+# --- fits -------------------------------------------------------------------------------------------------------------
+
+
+def line(xs: Sequence[float], ys: Sequence[float]) -> Line:
+    """By least squares."""
+    x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
+    slope = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))
+    slope /= sum((x - x_mean) ** 2 for x in xs)
+    return Line(slope, y_mean - slope * x_mean)
+
+
+def upper_half(points: Sequence[Point]) -> Sequence[Point]:
+    """The larger half of the sizes, with the one in the middle."""
+    ordered = sorted(points, key=lambda point: point["size"])
+    return ordered[len(ordered) // 2 :] if len(ordered) > 2 else ordered
+
+
+def time_line(points: Sequence[Point]) -> Line:
+    """Log CPU seconds against log size; the slope is the exponent."""
+    upper = upper_half(points)
+    return line([math.log(each["size"]) for each in upper], [math.log(each["cpu_seconds"]) for each in upper])
+
+
+def memory_line(points: Sequence[Point]) -> Line:
+    """Bytes against size, without mapped files; the slope is in bytes per unit."""
+    upper = upper_half(points)
+    return line([each["size"] for each in upper], [each["private"] for each in upper])
+
+
+def time_verdict(points: Sequence[Point]) -> str:
+    """By the rule of growth.py."""
+    low, high = LINEAR
+    exponent = time_line(points).slope
+    return "linear" if low <= exponent <= high else "below linear" if exponent < low else "above linear"
+
+
+def memory_verdict(points: Sequence[Point]) -> str:
+    """By the rule of growth.py."""
+    first, *_, last = upper_half(points)
+    added = first["private"] - first["private_before"]
+    return "flat" if last["private"] - first["private"] <= max(FLAT_SHARE * added, FLAT_BYTES) else "grows"
+
+
+def is_expected(name: str, points: Sequence[Point]) -> bool:
+    """Whether time and memory grow no more than was expected before the runs."""
+    job = JOBS[name]
+    times = ("linear",) if job.time == "linear" else ("linear", "below linear")
+    return time_verdict(points) in times and (job.memory == "grows" or memory_verdict(points) == "flat")
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def seconds(value: float) -> str:
+    """With three digits, in the unit that suits."""
+    if value >= 100:
+        return f"{value:,.0f} s"
+    if value >= 1:
+        return f"{value:.1f} s"
+    return f"{1000 * value:.3g} ms"
+
+
+def mebibytes(value: float) -> str:
+    return f"{value / MEBIBYTE:,.0f}"
+
+
+def verdict(found: str, expected: str) -> str:
+    """A verdict; beside it what was expected, if that is something else."""
+    fine = found == expected or (expected == "at most linear" and found == "below linear")
+    return found if fine else f"**{found}** (expected: {expected})"
+
+
+def group_table(results: Mapping[str, Sequence[Point]], group: str) -> str:
+    """A row per job."""
+    rows = []
+    for name, points in of_group(results, group).items():
+        job, last = JOBS[name], max(points, key=lambda point: point["size"])
+        smallest = min(each["size"] for each in points)
+        rows.append(
+            [
+                name,
+                f"{smallest:,.0f} … {last['size']:,.0f} {job.unit}s",
+                f"{seconds(last['cpu_seconds'])} per {job.per}",
+                f"{time_line(points).slope:.2f}",
+                verdict(time_verdict(points), job.time),
+                mebibytes(last["peak"]),
+                mebibytes(last["private"]),
+                f"{max(memory_line(points).slope, 0):,.0f}",
+                verdict(memory_verdict(points), job.memory),
+            ]
+        )
+    head = ["job", "sizes", "CPU time at the largest", "exponent", "time"]
+    head += ["peak, MiB", "without mapped files", "bytes per unit", "memory"]
+    return table(head, rows)
+
+
+def calculated(results: Mapping[str, Sequence[Point]]) -> str:
+    """What the fits give for ten million uses."""
+    rows = []
+    for name, points in of_group(results, "uses").items():
+        last = max(points, key=lambda point: point["size"])
+        of_time, of_memory = time_line(points), memory_line(points)
+        rows.append(
+            [
+                name,
+                f"{last['size']:,.0f}",
+                seconds(last["cpu_seconds"]),
+                mebibytes(last["private"]),
+                seconds(math.exp(of_time(math.log(CALCULATED)))),
+                mebibytes(of_memory(CALCULATED) if memory_verdict(points) == "grows" else last["private"]),
+            ]
+        )
+    head = ["job", "uses, measured", "CPU time", "MiB without mapped files"]
+    return table([*head, f"CPU time at {CALCULATED:,}, **calculated**", "MiB at that, **calculated**"], rows)
+
+
+def of_group(results: Mapping[str, Sequence[Point]], group: str) -> dict[str, Sequence[Point]]:
+    """The jobs of a group that have points enough for a line."""
+    return {name: results[name] for name in JOBS if JOBS[name].group == group and len(results.get(name, ())) > 1}
+
+
+def markdown(results: Mapping[str, Sequence[Point]], pictures: Mapping[str, str], machine: str) -> Iterator[str]:
+    """All groups, each with its picture."""
+    fitted = [name for group in GROUPS for name in of_group(results, group)]
+    as_expected = [name for name in fitted if is_expected(name, results[name])]
+    others = ", ".join(name for name in fitted if name not in as_expected)
+    yield f"{len(as_expected)} of {len(fitted)} jobs grow as expected{f'; not so: {others}' if others else ''}."
+    for group, title in GROUPS.items():
+        if not of_group(results, group):
+            continue
+        yield f"### {title}"
+        if group in pictures:
+            yield f"![{title}: time and memory by job]({pictures[group]})"
+        yield group_table(results, group)
+        if group == "uses":
+            yield calculated(results)
+    yield f"{machine}; one thread per process."
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def picture(results: Mapping[str, Sequence[Point]], group: str) -> bytes:
+    """Time above memory for each job, all with the same axes of seconds and of bytes."""
+    jobs = of_group(results, group)
+    n_columns = min(COLUMNS, len(jobs))
+    n_rows = -(-len(jobs) // n_columns)
+    page = FigurePage()
+    height = TIME_HEIGHT + BETWEEN + MEMORY_HEIGHT
+    page.resize(
+        LEFT + n_columns * WIDTH + (n_columns - 1) * ACROSS + RIGHT,
+        TOP + n_rows * height + (n_rows - 1) * DOWN + BOTTOM,
+    )
+    every = [point for points in jobs.values() for point in points]
+    of_seconds = decades([each["cpu_seconds"] for each in every])
+    of_bytes = decades([each["peak"] / MEBIBYTE for each in every])
+    for number, (name, points) in enumerate(jobs.items()):
+        row, column = divmod(number, n_columns)
+        left, top = LEFT + column * (WIDTH + ACROSS), TOP + row * (height + DOWN)
+        page.write(left, top - 0.36, name, size=10, weight="bold")
+        page.write(left, top - 0.16, f"time: exponent {time_line(points).slope:.2f}", size=SMALL, color=FAINT)
+        axes = page.axes(left, top, WIDTH, TIME_HEIGHT)
+        draw_time(axes, points, of_seconds)
+        label(axes, f"CPU seconds per {JOBS[name].per}" if column == 0 else "", with_sizes=False)
+        below = page.axes(left, top + TIME_HEIGHT + BETWEEN, WIDTH, MEMORY_HEIGHT)
+        draw_memory(below, points, of_bytes)
+        label(below, "MiB" if column == 0 else "", with_sizes=True)
+        below.set_xlabel(f"{JOBS[name].unit}s", fontsize=SMALL, color=FAINT, labelpad=1)
+        for each in (axes, below):
+            each.set_xlim(*reach(points))
+    return figure_bytes(page.figure, "svg")
+
+
+def decades(values: Sequence[float]) -> tuple[float, float]:
+    """Limits of a logarithmic axis."""
+    return min(values) / 1.8, max(values) * 1.8
+
+
+def reach(points: Sequence[Point]) -> tuple[float, float]:
+    sizes = [each["size"] for each in points]
+    return min(sizes) / 1.6, max(sizes) * 1.6
+
+
+def draw_time(axes: Any, points: Sequence[Point], limits: tuple[float, float]) -> None:
+    """Points, those of the fit filled; the fit; and a line of slope 1 through the middle of the fit."""
+    color, fitted = group_color(0), time_line(points)
+    upper = upper_half(points)
+    middle = math.exp(sum(math.log(each["size"]) for each in upper) / len(upper))
+    at_middle = math.exp(fitted(math.log(middle)))
+    ends = reach(points)
+    axes.plot(ends, [at_middle * size / middle for size in ends], color="#b4bfc9", linewidth=1.0, dashes=(4, 3))
+    inside = [upper[0]["size"], upper[-1]["size"]]
+    axes.plot(inside, [math.exp(fitted(math.log(size))) for size in inside], color=color, linewidth=1.4)
+    scatter(axes, points, [each["cpu_seconds"] for each in points], color)
+    axes.set_ylim(*limits)
+
+
+def draw_memory(axes: Any, points: Sequence[Point], limits: tuple[float, float]) -> None:
+    """The peak, and without mapped files; before the call as a thin line."""
+    sizes = [each["size"] for each in points]
+    axes.plot(sizes, [each["before"] / MEBIBYTE for each in points], color="#b4bfc9", linewidth=1.0)
+    axes.plot(sizes, [each["private"] / MEBIBYTE for each in points], color=CONTRAST, linewidth=1.0, dashes=(2, 1.5))
+    axes.plot(sizes, [each["peak"] / MEBIBYTE for each in points], color=CONTRAST, linewidth=1.4)
+    scatter(axes, points, [each["peak"] / MEBIBYTE for each in points], CONTRAST)
+    axes.set_ylim(*limits)
+
+
+def scatter(axes: Any, points: Sequence[Point], values: Sequence[float], color: str) -> None:
+    used = {each["size"] for each in upper_half(points)}
+    for point, value in zip(points, values, strict=True):
+        face = color if point["size"] in used else "white"
+        axes.plot(point["size"], value, "o", markersize=4, color=color, markerfacecolor=face, markeredgewidth=1.0)
+
+
+def label(axes: Any, name: str, *, with_sizes: bool) -> None:
+    """Logarithmic axes with few, readable labels."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.minorticks_off()
+    axes.grid(color="#e6ebef", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=SMALL, labelcolor=FAINT, length=0, pad=2)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color("#c3ccd4")
+    if name:
+        axes.set_ylabel(name, fontsize=SMALL, color=INK, labelpad=2)
+    else:
+        axes.tick_params(labelleft=False)
+    if not with_sizes:
+        axes.tick_params(labelbottom=False)
+
+
+def write_pictures(results: Mapping[str, Sequence[Point]], folder: Path) -> dict[str, str]:
+    """One picture per group, and what the page calls each."""
+    written = {}
+    for group in GROUPS:
+        if of_group(results, group):
+            path = folder / f"growth_{group}.svg"
+            path.write_bytes(picture(results, group))
+            written[group] = f"{folder.name}/{path.name}"
+    return written

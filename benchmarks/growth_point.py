@@ -1,0 +1,93 @@
+"""One point of growth.py, in a process of its own: time and memory of one call.
+
+    python benchmarks/growth_point.py prepare JOB SIZE,… FOLDER [TEXTS...]     # makes the inputs that are missing
+    python benchmarks/growth_point.py measure JOB SIZE FOLDER [TEXTS...]       # prints one JSON object
+
+Inputs are made by another process than the one that measures, so that their making leaves nothing in its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import threading
+import time
+from pathlib import Path
+
+from growth_inputs import Place
+from growth_jobs import JOBS, Job, Seconds, cpu_seconds
+from measure import machine
+
+PAGE_BYTES = resource.getpagesize()
+SAMPLE_SECONDS = 0.02
+
+
+def measure(job: Job, size: int, place: Place) -> dict[str, float]:
+    """Seconds and memory of one call; `private` is memory that is not pages of mapped files."""
+    call = job.prepare(place, size)
+    if job.warms_up:
+        job.prepare(place, job.sizes[0]).run()
+    before, private = resident()
+    privates, ended = [private], threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(SAMPLE_SECONDS):
+            privates.append(resident()[1])
+
+    thread = threading.Thread(target=sample)
+    forget_peak()
+    thread.start()
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    result = call.run()
+    privates.append(resident()[1])  # while the result is there
+    spent = Seconds((cpu_seconds() - cpu) / call.n_times, (time.perf_counter() - wall) / call.n_times)
+    peak = peak_bytes()
+    ended.set()
+    thread.join()
+    spent = result if isinstance(result, Seconds) else spent
+    return {
+        "size": size,
+        "cpu_seconds": spent.cpu,
+        "seconds": spent.wall,
+        "before": before,
+        "peak": peak,
+        "private_before": private,
+        "private": max(privates),
+    }
+
+
+def resident() -> tuple[int, int]:
+    """Resident memory in bytes, and what of it is not pages of mapped files."""
+    pages = [int(each) for each in Path("/proc/self/statm").read_text().split()]
+    return pages[1] * PAGE_BYTES, (pages[1] - pages[2]) * PAGE_BYTES
+
+
+def peak_bytes() -> int:
+    """The highest resident memory since `forget_peak`, as the kernel counts it."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def forget_peak() -> None:
+    """Let the peak be what is resident now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def main() -> None:
+    """Prepare sizes of a job, or measure one."""
+    command, name, sizes, folder, *texts = sys.argv[1:]
+    place, job = Place(Path(folder), [Path(each) for each in texts]), JOBS[name]
+    place.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if command == "prepare":
+            for size in (*map(int, sizes.split(",")), job.sizes[0]):
+                job.prepare(place, size)
+        else:
+            print(json.dumps({**measure(job, int(sizes), place), "machine": machine("torch")}))
+    finally:
+        place.clear()
+
+
+if __name__ == "__main__":
+    main()
