@@ -19,6 +19,7 @@ from embedding.by_definition import window_of, windows_of, word_vectors
 from polyseme.api import Model
 from polyseme.convert.families import FAMILIES
 from polyseme.embedding.flow import Embedder
+from polyseme.embedding.text_pooling import TextSums
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.text.documents import make_document
 from polyseme.types import Document, Embedded, Pieces, Word
@@ -241,6 +242,37 @@ def test_little_and_much_work_give_the_same(family: str, monkeypatch: pytest.Mon
     after = model.embed(MIXED[:3])
     assert_same_vectors(flat(much[:3]), flat(before))
     assert_same_vectors(flat(after), flat(before))
+
+
+@pytest.mark.parametrize("options", [{"layer": "all"}, {"per": "text", "text_pool": "mean"}], ids=["words", "texts"])
+def test_vectors_stay_where_memory_runs_out(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While vectors are pooled, as on a GPU: nothing of the attempt is left behind."""
+    model = tiny_model("bert", max_positions=WINDOW)
+    texts = [*(random_text(n_words, n_words) for n_words in (2, 3, 5, 80)), "unbelievability misunderestimation " * 12]
+    expected = flat(model.embed(texts, **options))
+    take_words, take_text = Embedder._pool_words, TextSums.take
+    n_failed = 0
+
+    def fail_if_large(n_rows: int) -> None:
+        nonlocal n_failed
+        if n_rows > 2:
+            n_failed += 1
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    def pool_words(self: Any, vectors: Any, spans: Any, places: Any, word_vectors: Any) -> None:
+        take_words(self, vectors, spans, places, word_vectors)
+        fail_if_large(len(places))
+
+    def take(self: Any, rows: Any, vectors: Any) -> None:
+        fail_if_large(len(rows))
+        take_text(self, rows, vectors)
+
+    monkeypatch.setattr(Embedder, "_pool_words", pool_words)
+    monkeypatch.setattr(TextSums, "take", take)
+    with pytest.warns(PolysemeWarning, match="does not fit into the memory"):
+        found = flat(model.embed(texts, **options))
+    assert n_failed
+    assert_same_vectors(found, expected)
 
 
 def test_a_text_that_comes_again_is_read_once() -> None:

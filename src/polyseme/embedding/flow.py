@@ -23,7 +23,7 @@ from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooled_uses import PooledUses
 from polyseme.embedding.pooling import check_per, parse_pooling, per_text
 from polyseme.embedding.text_pooling import PooledRow, TextSums, text_pooling_of
-from polyseme.encoders.batch_runner import BATCH_PIECES, MUCH_WORK, Ints, run_batches
+from polyseme.encoders.batch_runner import BATCH_PIECES, MUCH_WORK, Ints, MemoryLimit, run_batches
 from polyseme.encoders.inference import CarriesMemory, InferenceEncoder, PackedRows, Precision, build_inference_encoder
 from polyseme.errors import Advice, ModelError, OptionError, PolysemeWarning
 from polyseme.files.vector_files import Per
@@ -164,6 +164,7 @@ class Embedder:
         self.dtype = np.dtype(np.float64 if is_double else np.float32)
         """Of the vectors: that of the weights, where it is a NumPy one of enough precision."""
         self.batch_pieces = batch_pieces or BATCH_PIECES.get(precision) or BATCH_PIECES[self.device.type]
+        self.memory_limit = MemoryLimit(self.device)
         self.tally = Tally()
         self.n_pieces: list[int] | None = None
         """Where a list is set, it grows by the number of pieces that were read of each document."""
@@ -245,7 +246,7 @@ class Embedder:
                 run,
                 lengths,
                 encoder=self.inference,
-                device=self.device,
+                limit=self.memory_limit,
                 batch_pieces=self.batch_pieces,
                 on_batch=on_batch,
             )
@@ -301,6 +302,7 @@ class Embedder:
         """Pool the words that lie whole in what a window keeps; set aside pieces of those that do not."""
         spans: list[NDArray[np.int64]] = []
         places: list[tuple[int, int, int]] = []
+        parts: list[tuple[int, NDArray[np.int64], Tensor]] = []
         start = 0
         for row in batch:
             words, window = encoded[row.document].words, row.window
@@ -313,10 +315,21 @@ class Embedder:
             split = _split_pieces(words, window, begin, max(begin, end))
             if len(split):
                 theirs = vectors[torch.from_numpy(split + shift).to(vectors.device)].cpu()
-                pending.setdefault(row.document, []).append((split, theirs))
+                parts.append((row.document, split, theirs))
             start += len(row)
-        if not spans:
-            return
+        if spans:
+            self._pool_words(vectors, spans, places, word_vectors)
+        for number, split, theirs in parts:  # last, since memory may run out before
+            pending.setdefault(number, []).append((split, theirs))
+
+    def _pool_words(
+        self,
+        vectors: Tensor,
+        spans: Sequence[NDArray[np.int64]],
+        places: Sequence[tuple[int, int, int]],
+        word_vectors: list[NDArray[Any]],
+    ) -> None:
+        """Pool each of `spans` of pieces. A place is a document, its first word, and the end of its words."""
         bounds = torch.from_numpy(np.concatenate(spans)).to(vectors.device)
         if len(places) == 1:  # perhaps a long document: its vectors are not all held twice
             [(number, begin, end)] = places

@@ -7,6 +7,7 @@ pieces in `scoring`.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.encoders.inference import InferenceEncoder
+from polyseme.errors import PolysemeWarning
 from polyseme.parts.device import even_share, one_core, side_by_side
 from polyseme.types import Batch, OnBatch
 
@@ -30,19 +32,58 @@ MUCH_WORK = 4096
 """Pieces from which it pays to lay the weights out first."""
 
 
+class MemoryLimit:
+    """Halves batches that do not fit into a GPU's memory. One object serves all batches of a run, and learns the limit.
+
+    Results do not depend on which rows a batch has, so that halves give what the whole would.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.pieces: int | None = None
+        """Batches of more pieces are halved without a trial; None: every batch has fit."""
+
+    def results(self, run: Callable[[Ints], Result], rows: Ints, lengths: Ints) -> list[tuple[int, Result]]:
+        """The result of these rows, or those of parts of them, each with its number of pieces."""
+        n_pieces = int(lengths[rows].sum())
+        if len(rows) == 1 or self.pieces is None or n_pieces <= self.pieces:
+            try:
+                return [(n_pieces, run(rows))]
+            except torch.OutOfMemoryError:
+                if len(rows) == 1:
+                    raise
+            # Here the error, and with it what the batch has held in memory, is gone.
+            self._lower(n_pieces)
+        half = len(rows) // 2
+        return [*self.results(run, rows[:half], lengths), *self.results(run, rows[half:], lengths)]
+
+    def _lower(self, n_pieces: int) -> None:
+        if self.pieces is None:
+            warnings.warn(
+                f"A batch of {n_pieces:,} pieces does not fit into the memory of {self.device}, and is halved, as are "
+                "later ones of that size. Results are the same. Smaller batches (batch_pieces) save the attempt.",
+                PolysemeWarning,
+                stacklevel=3,
+            )
+        self.pieces = n_pieces // 2
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
 def run_batches(
     run: Callable[[Ints], Result],
     lengths: Ints,
     *,
     encoder: InferenceEncoder,
-    device: torch.device,
+    limit: MemoryLimit,
     batch_pieces: int,
     threads: bool = True,
     on_batch: OnBatch | None = None,
 ) -> Iterator[Result]:
     """Call `run` with the numbers of the rows of each batch, shortest first; its results, as they come.
 
-    A row's own order is the caller's to restore, by these numbers. With `threads`, batches may run side by side.
+    A row's own order is the caller's to restore, by these numbers. With `threads`, batches may run side by side. A call
+    that raises `torch.OutOfMemoryError` is repeated with half of its rows, so that it must leave nothing behind.
     """
     done, total = 0, int(lengths.sum())
     if not total:
@@ -50,14 +91,15 @@ def run_batches(
     if total >= MUCH_WORK:
         encoder.prepare()
     order = np.argsort(lengths, kind="stable")
-    with _cores(device, total, threads) as run_all:
-        for n_pieces, result in run_all(
-            lambda rows: (int(lengths[rows].sum()), run(rows)), batches(order, lengths, even_share(total, batch_pieces))
+    with _cores(limit.device, total, threads) as run_all:
+        for results in run_all(
+            lambda rows: limit.results(run, rows, lengths), batches(order, lengths, even_share(total, batch_pieces))
         ):
-            done += n_pieces
-            if on_batch is not None:
-                on_batch(done, total)
-            yield result
+            for n_pieces, result in results:
+                done += n_pieces
+                if on_batch is not None:
+                    on_batch(done, total)
+                yield result
 
 
 def batches(order: Ints, lengths: Ints, budget: int) -> Iterator[Ints]:

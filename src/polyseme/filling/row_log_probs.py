@@ -16,7 +16,7 @@ from polyseme.bundle import Bundle
 from polyseme.config import EncoderConfig
 from polyseme.cost import Tally, forward_flops
 from polyseme.embedding.decoder_stack import decoder_of
-from polyseme.encoders.batch_runner import padded, run_batches
+from polyseme.encoders.batch_runner import MemoryLimit, padded, run_batches
 from polyseme.encoders.inference import PackedRows
 from polyseme.scoring.target_rows import PiecePredictor, in_full, usage_of
 
@@ -31,6 +31,7 @@ class RowLogProbs:
     def __init__(self, predictor: PiecePredictor, config: EncoderConfig) -> None:
         self.predictor = predictor
         self.config = config
+        self.memory_limit = MemoryLimit(predictor.device)
         self.tally = Tally()
 
     @torch.inference_mode()
@@ -56,7 +57,7 @@ class RowLogProbs:
             run,
             lengths,
             encoder=predictor.inference,
-            device=predictor.device,
+            limit=self.memory_limit,
             batch_pieces=predictor.batch_pieces,
             threads=predictor.threads,
         ):

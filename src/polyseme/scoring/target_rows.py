@@ -22,7 +22,7 @@ from torch import Tensor
 
 from polyseme.config import EncoderConfig
 from polyseme.cost import Tally, forward_flops
-from polyseme.encoders.batch_runner import BATCH_PIECES, run_batches
+from polyseme.encoders.batch_runner import BATCH_PIECES, MemoryLimit, run_batches
 from polyseme.encoders.inference import InferenceEncoder, PackedRows
 from polyseme.errors import OptionError
 from polyseme.outputs.output import Output
@@ -187,6 +187,7 @@ class PiecePredictor:
         self.dtype = next(self.output.parameters()).dtype
         self.device = device
         self.batch_pieces = batch_pieces or BATCH_PIECES[device.type]
+        self.memory_limit = MemoryLimit(device)
         self.threads = threads
 
     def __call__(
@@ -213,7 +214,7 @@ class PiecePredictor:
                 run,
                 lengths,
                 encoder=self.inference,
-                device=self.device,
+                limit=self.memory_limit,
                 batch_pieces=self.batch_pieces,
                 threads=self.threads,
                 on_batch=on_batch,
