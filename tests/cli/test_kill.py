@@ -93,6 +93,30 @@ def test_told_to_stop_at_work_and_told_again(tiny: Path, tmp_path: Path) -> None
     assert [path.name for path in output.parent.iterdir()] == ["out.npz.unfinished"]
 
 
+IN_COMPILED_CODE = """
+import signal, sys
+from polyseme.cli import main
+
+def trace(frame, event, argument):
+    code = frame.f_code
+    if code.co_name == "__getitem__" and "torch/storage" in code.co_filename and frame.f_locals["args"] == (0,):
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGTERM)
+
+sys.settrace(trace)
+main()
+"""
+"""A signal arrives while torch, called by safetensors, looks at the first number of a tensor."""
+
+
+def test_told_to_stop_where_compiled_code_drops_the_exception(tiny: Path, tmp_path: Path) -> None:
+    line = ["pieces", "Dawn broke .", "-m", str(tiny), "-o", str(tmp_path / "out.npz")]
+    with Forked(IN_COMPILED_CODE, *line, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        assert process.wait() == 143
+        check_said(process, "SIGTERM", "nothing was left half-written")
+    assert not any(tmp_path.iterdir())
+
+
 def check_said(process: Forked, *said: str) -> None:
     assert process.stdout is not None
     assert process.stderr is not None

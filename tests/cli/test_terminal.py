@@ -237,6 +237,49 @@ def test_a_swallowed_signal_still_stops(name: str, swallow: str, n_more: int) ->
         assert "nothing was left half-written" in said
 
 
+REPLACING = """
+import os, signal, sys
+from polyseme.cli import signals
+from polyseme.errors import ModelError, OutputError, add_note
+
+def hit():
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(1000):  # the handler is called between two instructions
+        pass
+
+def command():
+    {replace}
+
+sys.exit(signals.exit_code(command))
+"""
+"""An error of somebody's code comes in the place of the exception that a signal raises."""
+DROPPED = "try: hit()\n    except BaseException: pass\n    "
+
+
+@pytest.mark.parametrize(
+    ("replace", "code", "said"),
+    [
+        (f"{DROPPED}raise AttributeError('untyped')", 143, "told to stop (SIGTERM); nothing was left half-written."),
+        (f"{DROPPED}raise ModelError('The file is damaged.')", 143, "told to stop (SIGTERM)"),
+        (f"{DROPPED}error = ModelError('x'); add_note(error, 'Work is kept in a.'); raise error", 143, "is kept in a."),
+        ("try: hit()\n    finally: raise OutputError('The folder a cannot be removed.')", 2, "cannot be removed."),
+        ("raise ModelError('The file is damaged.')", 2, "The file is damaged."),
+    ],
+    ids=["fault", "refusal", "note", "clearing up", "no signal"],
+)
+def test_an_error_in_the_place_of_a_signal(replace: str, code: int, said: str) -> None:
+    """Compiled code drops exceptions and raises its own; what fails while Python clears up is an error."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{HEEDING}\n{REPLACING.format(replace=replace)}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+
+
 def test_what_is_ignored_stays_so() -> None:
     """As nohup wants it."""
     ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"

@@ -349,6 +349,8 @@ def _value(draw: random.Random, parameter: click.Parameter) -> str:
     pool = _POOLS.get(str(parameter.metavar), _TEXTS)
     if parameter.metavar in ("AMOUNT", "TIME"):
         listed = []  # those of the help take minutes
+    if parameter.name == "cache":
+        pool = [each for each in pool if not each.startswith("models")]  # others share what is there
     if parameter.name == "recipe":
         pool, listed = [each for each in RECIPES if "tiny" in each or each == "kneser-ney"], ["nothing"]
     return draw.choice(listed if listed and draw.random() < (0.05 if parameter.metavar in _NAMED else 0.6) else pool)

@@ -35,7 +35,7 @@ from typing import Any, TextIO
 import click
 
 from polyseme.cli.printing import print_message, print_text
-from polyseme.errors import PolysemeError, PolysemeWarning, nearest
+from polyseme.errors import PolysemeError, PolysemeWarning, add_note, nearest
 from polyseme.files.atomic import FINISHED
 from polyseme.printable import visible
 
@@ -197,12 +197,14 @@ class _SignalHandler:
     """Raises `Stopped` at the first signal. Later ones are ignored while that clears up, and only then.
 
     Python drops an exception that is raised in a weakref callback or a `__del__`, and other code may swallow one. The
-    signal is then sent once more, and a later one is not ignored. Whatever else holds the process up, it ends at once
-    after `_PATIENCE` ignored signals.
+    signal is then sent once more, and a later one is not ignored. Compiled code may also raise an error of its own in
+    its place; a command that ends with an error which does not come from `Stopped` ends as stopped all the same.
+    Whatever else holds the process up, it ends at once after `_PATIENCE` ignored signals.
     """
 
     def __init__(self) -> None:
         self._raised: Callable[[], Stopped | None] = lambda: None
+        self._number: int | None = None
         self._n_ignored = 0
         self._replaced: dict[signal.Signals, Any] = {}
         self._unraisable: Callable[[Any], Any] = sys.unraisablehook
@@ -216,15 +218,22 @@ class _SignalHandler:
                 signal.signal(each, self)
             self._unraisable, sys.unraisablehook = sys.unraisablehook, self._send_once_more
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *rest: object) -> None:
         """Put back the handlers of before; after a signal, ignore others: nothing is left to be stopped."""
-        stopped = kind is not None and issubclass(kind, Stopped)
+        replaces = self._number is not None and isinstance(error, Exception) and not _comes_from_stop(error)
+        stopped = replaces or isinstance(error, Stopped)
         if self._replaced and not stopped:
             sys.unraisablehook = self._unraisable
         for each, handler in self._replaced.items():
             signal.signal(each, signal.SIG_IGN if stopped else handler)
+        if replaces and error is not None and self._number is not None:
+            stop = Stopped(self._number)
+            for note in _notes_on(error):
+                add_note(stop, note)
+            raise stop from None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._number = number if self._number is None else self._number
         if self._raised() is not None:
             self._n_ignored += 1
             if self._n_ignored > _PATIENCE:
@@ -246,6 +255,14 @@ class _SignalHandler:
         self._raised = lambda: None
         signal.signal(signal.SIGALRM, lambda *_: self(number, None))
         signal.setitimer(signal.ITIMER_REAL, _SECONDS_BETWEEN)
+
+
+def _comes_from_stop(error: BaseException) -> bool:
+    """Whether an error was raised while a `Stopped` was on its way out: what clears up has failed, and must say so."""
+    context: BaseException | None = error
+    while context is not None and not isinstance(context, Stopped):
+        context = context.__context__
+    return context is not None
 
 
 def _forget_standard_output() -> None:
