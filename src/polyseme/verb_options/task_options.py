@@ -266,7 +266,7 @@ class FinetuneTaskOptions(TaskDataOptions, FinetuneRunOptions):
         ),
     )
     output: AnyPath | None = output_option(
-        "Folder for the fitted model: encoder, head, labels, report.json and report.html.", default="not kept"
+        "Folder for the fitted model: encoder, head, labels, report.json and report.html.", default="not saved"
     )
     data: AnyPath | None = option(None, "Folder with the data of a benchmark.", "FOLDER", default="none")
     train: Sources | None = option(
@@ -317,6 +317,6 @@ class BenchmarkOptions(ItemLimits, FinetuneRunOptions):
     )
     output: AnyPath | None = output_option(
         "Output file: .html (with a picture), .json or .md; or a folder for all three and one model per task.",
-        default="not kept",
+        default="not saved",
     )
     on_start: Callable[[str], None] | None = callback("Called with the name of each task as it begins.")

@@ -233,7 +233,7 @@ class InterpolateOptions(TextOptions, DeviceOption, ForceOption):
             parse="files",
         )
     )
-    output: AnyPath | None = output_option("Folder of the mixture, with copies of its models.", default="not kept")
+    output: AnyPath | None = output_option("Folder of the mixture, with copies of its models.", default="not saved")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -287,5 +287,5 @@ class PiecesOptions(StackOption, DeviceOptions, ForceOption):
     text: str | Sequence[str] = dataclasses.field(kw_only=False, metadata=doc("A text, or its words."))
     attentions: bool = option(False, "Include the attention weights of every layer.")
     output: AnyPath | None = output_option(
-        "Output file with IDs, spans and the states of every layer: .npz.", default="not kept"
+        "Output file with IDs, spans and the states of every layer: .npz.", default="not saved"
     )
