@@ -22,7 +22,7 @@ LOADED = (
     *(f"polyseme.verbs.{verb}" for verb in ("embed", "score", "generate", "finetune", "pretrain")),
     *(f"polyseme.cli.{verb}" for verb in ("embed", "score", "generate", "pretrain")),
     *(f"polyseme.convert.{family}" for family in ("bert", "gpt", "elmo", "t5")),
-    *(f"polyseme.files.{kind}" for kind in ("vectors_parquet", "vectors_npz_safetensors", "vectors_hdf5")),
+    *(f"polyseme.files.{kind}" for kind in ("vectors_parquet", "vectors_npz", "vectors_safetensors", "vectors_hdf5")),
     "torch.distributed.fsdp",
     "torch.distributed.tensor",
 )

@@ -29,8 +29,8 @@ from polyseme.types import Embedded, Word
 
 FORMATS: Mapping[str, str] = {
     ".parquet": "vectors_parquet:FORMAT",
-    ".npz": "vectors_npz_safetensors:NPZ",
-    ".safetensors": "vectors_npz_safetensors:SAFETENSORS",
+    ".npz": "vectors_npz:NPZ",
+    ".safetensors": "vectors_safetensors:SAFETENSORS",
     ".h5": "vectors_hdf5:FORMAT",
     ".jsonl": "vectors_jsonl:FORMAT",
 }
