@@ -17,6 +17,8 @@ from mkdocs.structure.files import File, Files
 NOTEBOOKS = Path(__file__).parent / "examples" / "course"
 FOLDER = "course"
 SOLUTION = "solution"
+STYLE = "<style>.md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere }</style>"
+"""Long lines of code and of output are wrapped, so that none is cut."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -43,7 +45,7 @@ def page_of(notebook: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]]
         sections.append(_folded(section) if SOLUTION in cell["metadata"].get("tags", ()) else section)
     download = f"*This page is the notebook `examples/course/{name}.ipynb`, as it was run.*"
     title, _, rest = sections[0].partition("\n")
-    return "\n\n".join([title, download, rest.strip(), *sections[1:]]) + "\n", pictures
+    return "\n\n".join([title, STYLE, download, rest.strip(), *sections[1:]]) + "\n", pictures
 
 
 def with_links(text: str) -> str:
