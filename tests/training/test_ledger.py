@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from polyseme.errors import ModelError, OptionError
-from polyseme.training import energy_ledger as ledger
-from polyseme.training.energy_ledger import JOULES_PER_KWH, Ledger, Meter, Rates, measured_peak
+from polyseme.training import energy_meter
+from polyseme.training.energy_ledger import JOULES_PER_KWH, Ledger, Rates, measured_peak
+from polyseme.training.energy_meter import Meter
 
 RATES = Rates(kg_per_kwh=0.5, price_per_kwh=0.2)
 
@@ -144,7 +145,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(ledger, "time", made)
+    monkeypatch.setattr(energy_meter, "time", made)
     return made
 
 
@@ -225,7 +226,7 @@ def test_a_gpu_that_counts_is_read(clock: Clock, monkeypatch: pytest.MonkeyPatch
 
 def test_a_gpu_that_only_tells_its_power_is_sampled(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Driver(clock, counts=False))
-    monkeypatch.setattr(ledger, "SAMPLED_EVERY", 1000.0)
+    monkeypatch.setattr(energy_meter, "SAMPLED_EVERY", 1000.0)
     meter = Meter("cuda:0")
     [thread] = [each for each in threading.enumerate() if each.name == "polyseme-meter"]
     for _ in range(5):
@@ -242,7 +243,7 @@ def test_a_sampled_gpu_is_looked_at_without_being_asked(clock: Clock, monkeypatc
     driver = Driver(clock, counts=False)
     looks = threading.Semaphore(0)
     install(monkeypatch, driver)
-    monkeypatch.setattr(ledger, "SAMPLED_EVERY", 0.001)
+    monkeypatch.setattr(energy_meter, "SAMPLED_EVERY", 0.001)
     tell = driver.nvmlDeviceGetPowerUsage
 
     def look(handle: Any, power: Any) -> int:

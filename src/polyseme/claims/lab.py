@@ -22,7 +22,8 @@ from polyseme.parts.device import find_device
 from polyseme.sweeps.grid import ROW
 from polyseme.sweeps.run_queue import SweepProgress
 from polyseme.sweeps.sweep_report import Figure, RunCost, RunResult
-from polyseme.training.energy_ledger import Ledger, Meter
+from polyseme.training.energy_ledger import Ledger
+from polyseme.training.energy_meter import Meter
 from polyseme.training.run_folder import write_json
 from polyseme.types import Progress
 from polyseme.verbs.finetune import finetune

@@ -21,7 +21,8 @@ from polyseme.model_card import OF_OUTPUTS, CardContent, model_card
 from polyseme.ngrams.counting import count_ngrams
 from polyseme.ngrams.kneser_ney import discounts_of, estimate
 from polyseme.ngrams.model_folder import NGramModel, events_of, lead_of, save_ngrams
-from polyseme.training.energy_ledger import Ledger, Meter, Rates
+from polyseme.training.energy_ledger import Ledger, Rates
+from polyseme.training.energy_meter import Meter
 from polyseme.training.run_card import data_section, scores_section
 from polyseme.training.run_folder import LEDGER, MODEL, Run, write_json
 

@@ -11,7 +11,8 @@ import torch
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.json_reading import load_json
 from polyseme.training.checkpoint import Checkpoint
-from polyseme.training.energy_ledger import Ledger, Meter, Rates, measured_peak
+from polyseme.training.energy_ledger import Ledger, Rates, measured_peak
+from polyseme.training.energy_meter import Meter
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.run_folder import LEDGER
 

@@ -22,9 +22,10 @@ from polyseme.heads.word_inputs import WordInputsConfig, learn_word_inputs
 from polyseme.metrics.task_metrics import CORRELATIONS, undefined
 from polyseme.tasks.encoder_rows import RowMaker, document_of
 from polyseme.tasks.items import Item, TaskData, labels_in
-from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS, baseline_scores
-from polyseme.training.energy_ledger import Ledger, Meter, Rates
+from polyseme.tasks.predictions import Judgment
+from polyseme.training.energy_ledger import Ledger, Rates
+from polyseme.training.energy_meter import Meter
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings

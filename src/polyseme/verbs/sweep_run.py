@@ -39,7 +39,8 @@ from polyseme.printable import visible
 from polyseme.recipes.recipe_table import COUNTED
 from polyseme.sweeps.sweep_report import Figure, RunCost, RunResult, State
 from polyseme.training.effects import CHECKPOINTS
-from polyseme.training.energy_ledger import Ledger, Meter, Rates
+from polyseme.training.energy_ledger import Ledger, Rates
+from polyseme.training.energy_meter import Meter
 from polyseme.training.run_folder import LEDGER, RUN, Run, write_json
 from polyseme.training.run_job import PausedRun
 from polyseme.transfer.benchmark_table import BenchmarkReport
