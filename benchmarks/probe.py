@@ -2,7 +2,7 @@
 
 Linear probes, one seed, no control task, on all of UD-EWT's train and test. The figure to hold: the whole run takes at
 most 1.5 times one pass of `embed` plus 2 minutes, on 2 cores. With --max-items, the 2 minutes are multiplied by the
-share of the sentences that are read.
+share of the sentences that are read, which is strict, since not all of the fitting grows with them.
 
     python benchmarks/probe.py [--data DIR] [--model english-encoder] [--threads 2] [--max-items N] [--figures FILE]
 """

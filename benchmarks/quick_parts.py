@@ -93,9 +93,9 @@ PARTS = (
     Part(
         name="probe",
         script="probe.py",
-        load="--max-items 500",
+        load="--max-items 1500",
         tiny="--max-items 50",
-        limit=60,
+        limit=90,
         left_out="all sentences of UD-EWT's train and test",
     ),
     Part(
