@@ -72,6 +72,9 @@ def test_data_that_cannot_be_probed_is_refused(refuse: Refuse, files: Path, tiny
     assert "is word 9" in _with_head_9(files, refused)
     (files / "bad.jsonl").write_text('{"text": "Dawn broke", "targets": [{"span1": [0, 3], "label": "a"}]}\n', "utf-8")
     assert "there are 2 words" in refused("edges", "--train", files / "bad.jsonl")
+    assert "Leave --label out" in refused("edges", "--train", files / "bad.jsonl", "--label", "relation")
+    (files / "bad.jsonl").write_text('{"text": "Dawn broke", "targets": [{"span1": [0, 1], "lable": "a"}]}\n', "utf-8")
+    assert "needs 'label'. Did you mean 'lable'?" in refused("edges", "--train", files / "bad.jsonl")
     (files / "bad.jsonl").write_text('{"text": "Dawn broke", "targets": [{"span1": [0, 1], "label": ["a", "b"]}]}\n')
     assert "one label" in refused("edges", "--train", files / "bad.jsonl")
 

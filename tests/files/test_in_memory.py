@@ -165,7 +165,7 @@ BAD: dict[str, tuple[bytes, dict[str, Any], list[Any], list[str]]] = {
         ["one", "four"],
         ["line 3: there is 1 field", "line 4: the double quote"],
     ),
-    "in.conll": (b"a X\n\nb\nc X\n\nd X\n", {}, [["a"], ["d"]], ["line 3: the columns"]),
+    "in.conll": (b"a X\n\nb\nc X\n\nd X\n", {}, [["a"], ["d"]], ["line 3: the line has"]),
     "in.conllu": (
         b"1\ta" + b"\t_" * 8 + b"\n\n1\tb\n\n# text = d\n1\tc" + b"\t_" * 8 + b"\n\n1\td" + b"\t_" * 8 + b"\n",
         {},

@@ -238,7 +238,7 @@ def test_bilou_is_read_as_bioes(tmp_path: Path) -> None:
 def test_ragged_columns_are_refused_with_their_line(tmp_path: Path) -> None:
     train = tmp_path / "train.conll"
     train.write_text("a O\nb O\n\nc O\nd\n")
-    with pytest.raises(InputError, match=r"train.conll, line 5: the columns, separated by blanks, are 1"):
+    with pytest.raises(InputError, match=r"train.conll, line 5: the line has 1 columns, separated by blanks"):
         read_own("tag", {"train": train})
     table = tmp_path / "train.csv"
     table.write_text("text,label\na,x\nb,c,y\n")

@@ -131,7 +131,7 @@ class Patching:
     """Two rows of one model, and the difference of two answers in the second with states of the first in it."""
 
     def __init__(self, bundle: Bundle, clean: str, corrupted: str) -> None:
-        if row_kind(bundle) == "two-way":
+        if bundle.config.direction == "two-way":
             raise ModelError(
                 "patch is for masked and causal models; this one predicts in two directions. Use another model, such "
                 "as the packaged ones: -m english-encoder, -m english-decoder."
@@ -359,7 +359,10 @@ def _marked(text: str) -> tuple[str, str, str] | None:
     if "[" not in text.replace(MASK_TEXT, "") or MASK_TEXT in text:
         return None
     plain, start, end = read_marks(text)
-    return plain[:start], plain[start:end].strip(), plain[end:]
+    word = plain[start:end].strip()
+    if not word:
+        raise InputError(f"The brackets of {text!r} have nothing between them. Write the answer there.")
+    return plain[:start], word, plain[end:]
 
 
 def _piece_of(tokenizer: Tokenizer, text: str, word: str) -> int:

@@ -138,7 +138,7 @@ class AttentionHeads(Findings):
         ]
 
     def header(self) -> Sequence[str]:
-        return ("relation", "direction", "head", "n", "accuracy", "offset", "its accuracy", "difference")
+        return ("relation", "direction", "head", "n", "accuracy", "offset", "offset accuracy", "difference")
 
     def rows(self) -> Sequence[Sequence[str]]:
         return [

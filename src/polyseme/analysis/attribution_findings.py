@@ -19,7 +19,8 @@ from polyseme.plots.html_page import escaped
 from polyseme.plots.shaded_text import shaded_spans, signed_shade, signed_shades
 from polyseme.result_tables import cell
 from polyseme.tasks.items import Item
-from polyseme.tasks.kind import Prediction, given_words
+from polyseme.tasks.kind import given_words
+from polyseme.tasks.predictions import Prediction
 from polyseme.transfer.predict_files import Predictor
 from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress

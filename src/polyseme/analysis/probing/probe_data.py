@@ -43,7 +43,11 @@ def read_probe_data(options: ProbeOptions) -> TaskData:
     if options.name in OWN:
         if "train" not in files:
             raise OptionError(f"Probing {options.name} needs training data. Name it with --train FILE (train=…).")
-        return _read_edges(files) if options.name == EDGES else _read_own(options.name, files, options)
+        if options.name != EDGES:
+            return _read_own(options.name, files, options)
+        if options.label is not None:
+            raise OptionError("The labels of edges are in the field 'label' of each target. Leave --label out.")
+        return _read_edges(files)
     if files:
         raise OptionError(
             f"{next(iter(files))} is for data of your own: {', '.join(OWN)}. {options.name} has its own; its folder is "
@@ -128,12 +132,14 @@ def _target(row: Row, content: Any, target: Mapping[str, Any]) -> Item:
     names = [name for name in ("span1", "span2") if target.get(name) not in (None, [])]
     if "span1" not in names:
         raise InputError(f"{place}: a target needs 'span1'. {nearest('span1', map(str, target))}")
-    label = target.get("label")
+    if target.get("label") is None:
+        raise InputError(f"{place}: a target needs 'label'. {nearest('label', map(str, target))}")
+    label = target["label"]
     if isinstance(label, list) and len(label) == 1:
         [label] = label
     if not isinstance(label, str | int):
         raise InputError(
-            f"{place}: 'label' must be one label, a text or a number. Got {shown(str(label))!r} instead. A probe "
+            f"{place}: 'label' must be one label, a text or a whole number. Got {shown(str(label))!r} instead. A probe "
             "predicts one label of each target."
         )
     return replace(item, spans=tuple(span_of(item, name, target[name], place) for name in names), gold=str(label))

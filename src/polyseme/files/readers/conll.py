@@ -155,6 +155,6 @@ class _Sentences:
             expected = self._width
         if n_columns != expected:
             raise InputError(
-                f"{Place(self._name, line.number)}: the columns, separated by {'tabs' if tabs else 'blanks'}, are "
-                f"{n_columns}, and those of the words before or around {expected}."
+                f"{Place(self._name, line.number)}: the line has {n_columns} columns, separated by "
+                f"{'tabs' if tabs else 'blanks'}, and the lines around it have {expected}. Give all lines the same."
             )
