@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from polyseme.generating.text_generator import TextGenerator
     from polyseme.scoring.scorer import Scorer
     from polyseme.scoring.text_scores import Scored
-    from polyseme.tasks.kind import Prediction
+    from polyseme.tasks.predictions import Prediction
     from polyseme.transfer.task_model import TaskModel
 
 AnyPath = str | PathLike[str]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus.texts import made_up
-from polyseme.corpus import build
+from polyseme.corpus import build, tokenizer_choice
 from polyseme.corpus import document_reader as documents
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.document_reader import Stretched
@@ -322,13 +322,13 @@ def test_the_tokenizer_is_trained_on_a_sample_and_that_is_said(
 ):
     monkeypatch.setattr(documents, "STRETCH", 3000)
     seen: list[int] = []
-    train = build.train_tokenizer
+    train = tokenizer_choice.train_tokenizer
 
     def listening(kind: str, texts: list[str], **settings: object) -> object:
         seen.append(sum(len(one.encode()) for one in texts))
         return train(kind, texts, **settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(build, "train_tokenizer", listening)
+    monkeypatch.setattr(tokenizer_choice, "train_tokenizer", listening)
     made = build_corpus(text, output=tmp_path / "c", vocab_size=200, sample=20_000)
     assert 10_000 <= seen[0] <= 21_000
     assert "a sample of" in made.notes[0]

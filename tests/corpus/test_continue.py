@@ -15,7 +15,7 @@ import pytest
 
 from corpus.test_build import contents
 from corpus.texts import made_up
-from polyseme.corpus import build
+from polyseme.corpus import build, tokenizer_choice
 from polyseme.corpus import document_reader as documents
 from polyseme.corpus.corpus import Corpus
 from polyseme.errors import InputError, OutputError, PolysemeWarning
@@ -75,7 +75,7 @@ def test_killed_outright_and_gone_on_with(
     with start(text, output, workers=workers, die_at=n) as process:
         assert process.wait() == -signal.SIGKILL, process.stderr and process.stderr.read().decode()
     assert not output.exists()
-    monkeypatch.setattr(build, "train_tokenizer", None)  # there already
+    monkeypatch.setattr(tokenizer_choice, "train_tokenizer", None)  # there already
     n_done = n_lines(output)
     work = build.Work.__call__
     done: list[int] = []

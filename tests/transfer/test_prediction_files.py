@@ -8,8 +8,8 @@ from polyseme.heads.head import Features
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.tag_head import TagHead
 from polyseme.tasks.items import Item
-from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.predictions import Judgment
 
 
 def test_the_probability_of_a_tag_is_that_of_the_tag_which_is_given() -> None:

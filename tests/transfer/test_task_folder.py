@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 import polyseme
 from polyseme.errors import ModelError, OutputError, PolysemeWarning
 from polyseme.tasks.items import Answer, Item
-from polyseme.tasks.kind import Judgment
+from polyseme.tasks.predictions import Judgment
 from polyseme.transfer import frozen_features
 from polyseme.transfer.finetune_report import FinetuneReport, page_of, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings

@@ -5,24 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from polyseme.corpus.corpus import ABOUT, FORMAT, TOKENIZER, Corpus, fingerprint_of
-from polyseme.corpus.document_reader import Stretched, described, text_sources
+from polyseme.corpus.document_reader import described, text_sources, within_limit
 from polyseme.corpus.held_out_split import Extremes, move_documents
 from polyseme.corpus.parallel_text import pair_sources
 from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, errors_in_words, unfinished_corpus
 from polyseme.corpus.shards import SIDE, SPLITS, Counts, Shard, State, dtype_for
-from polyseme.corpus.tokenizer_training import KINDS, frame_for, kind_named, sample_of, train_tokenizer
+from polyseme.corpus.tokenizer_choice import TokenizerChoice
 from polyseme.corpus.worker_processes import MOST_WORKERS, Load, Work, in_order, usable_cores
-from polyseme.errors import InputError, OptionError, PolysemeWarning, nearest
+from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import check_output, whole_file, whole_folder
 from polyseme.files.source import STANDARD_INPUT
 from polyseme.files.source_paths import Sources
@@ -34,8 +33,6 @@ from polyseme.text.tokenizer_files import load_tokenizer
 from polyseme.types import Progress
 from polyseme.verb_options.pretraining_options import CorpusOptions, PairedTextOptions
 
-VOCABULARY = 30_522
-"""Pieces of a tokenizer that is trained here, by default: as many as BERT's has."""
 SMALL = 1 << 23
 """Bytes of files below which other processes take longer to start than they save."""
 
@@ -46,7 +43,7 @@ def build(options: CorpusOptions) -> Corpus:
     output, force = options.output, options.force
     reading = {name: getattr(options, name) for name in ("documents", "field", "format")}
     texts = _sources(options.sources, options.values(PairedTextOptions), reading)
-    choice = _Choice.of(options)
+    choice = TokenizerChoice.of(options)
     settings = {
         "sources": [[source.name, source.weight, described(source.paths)] for source in texts],
         **reading,
@@ -105,7 +102,7 @@ def _check(options: CorpusOptions) -> None:
         raise OptionError(f"The option 'workers' must be at most {MOST_WORKERS:,}. Got {options.workers} instead.")
 
 
-def _refuse_reading_twice(texts: Sequence[AnySource], choice: _Choice) -> None:
+def _refuse_reading_twice(texts: Sequence[AnySource], choice: TokenizerChoice) -> None:
     if choice.kind is not None and any(STANDARD_INPUT in source.paths.names for source in texts):
         raise InputError(
             "Standard input can be read only once, and a tokenizer is to be trained on the text before the text is "
@@ -123,66 +120,13 @@ def _finished(folder: Path, settings: Mapping[str, Any], texts: Sequence[AnySour
     return corpus if same else None
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """The tokenizer that was chosen: a kind that is trained, or one that is there."""
-
-    settings: Mapping[str, Any]
-    kind: str | None = None
-    ready: PieceTokenizer | None = None
-
-    @classmethod
-    def of(cls, options: CorpusOptions) -> _Choice:
-        name = os.fspath(options.tokenizer)
-        if name in KINDS:
-            frame, lowercase = frame_for(name, options.frame), options.lowercase
-            settings = {
-                "tokenizer": name,
-                "vocab_size": VOCABULARY if options.vocab_size is None else options.vocab_size,
-                "frame": frame,
-                "lowercase": kind_named(name).lowercase(frame) if lowercase is None else lowercase,
-                "sample": options.sample,
-                **({"min_count": options.min_count} if options.min_count > 1 else {}),
-            }
-            return cls(settings, kind=name)
-        if not Path(name).is_dir():
-            raise OptionError(
-                f"There is no kind of tokenizer {name!r}, and no such folder. {nearest(name, KINDS)} Or give a folder "
-                "with a tokenizer's files."
-            )
-        run = Path(name) / "run.json"
-        ready = load_tokenizer(Path(name) / "model" if run.is_file() else name)  # of a run, that of its model
-        return cls({"tokenizer": ready.fingerprint}, ready=ready)
-
-    def create(self, texts: Sequence[AnySource], limit: int | None) -> tuple[PieceTokenizer, list[str]]:
-        """The tokenizer, and notes about it."""
-        if self.kind is None:
-            return cast(PieceTokenizer, self.ready), []
-        reads_all, n_pieces = kind_named(self.kind).reads_all, self.settings["vocab_size"]
-        sample = None if reads_all else sample_of(texts, self.settings["sample"], limit)
-        trained = train_tokenizer(
-            self.kind,
-            _all_of(texts, limit) if sample is None else sample.texts,
-            vocab_size=n_pieces,
-            frame=self.settings["frame"],
-            lowercase=self.settings["lowercase"],
-            min_count=self.settings.get("min_count", 1),
-        )
-        notes = [f"The tokenizer was trained on {'all of the text' if sample is None else sample.in_words}."]
-        if sample is not None and trained.n_pieces < n_pieces:
-            notes.append(
-                f"The text gives a vocabulary of {trained.n_pieces:,} pieces, fewer than the {n_pieces:,} requested."
-            )
-        return trained, notes
-
-
 @dataclass
 class _Building:
     """One call of `build_corpus` at work."""
 
     unfinished: Unfinished
     texts: Sequence[AnySource]
-    choice: _Choice
+    choice: TokenizerChoice
     settings: Mapping[str, Any]
     limit: int | None
     held_out: float
@@ -279,7 +223,7 @@ class _Building:
         before = number = 0
         for at, source in enumerate(self.texts):
             share = self.held_out if source.held_out is None else source.held_out
-            for stretch in _limited(source.stretches(), self.limit):
+            for stretch in within_limit(source.stretches(), self.limit):
                 if number >= first:
                     digest = hashlib.blake2b(digest_size=16)
                     for text in stretch.texts:
@@ -407,21 +351,3 @@ class _Task:
     digest: str
     done: int
     total: int | None
-
-
-def _all_of(sources: Sequence[AnySource], limit: int | None) -> Iterator[str]:
-    """Every document, one after another."""
-    for source in sources:
-        for stretch in _limited(source.stretches(), limit):
-            for text in stretch.texts:
-                yield text.decode()
-
-
-def _limited(stretches: Iterator[Stretched], limit: int | None) -> Iterator[Stretched]:
-    """The stretches until there is enough."""
-    size = 0
-    for stretch in stretches:
-        yield stretch
-        size += sum(map(len, stretch.texts))
-        if limit is not None and size >= limit:
-            return

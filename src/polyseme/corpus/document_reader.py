@@ -346,3 +346,13 @@ def _split(blocks: Iterator[bytes], source: Source, between: re.Pattern[bytes]) 
 def described(paths: InputFiles) -> Sequence[str]:
     """The files of a source as they were named."""
     return [Path(name).as_posix() for name in paths.names]
+
+
+def within_limit(stretches: Iterator[Stretched], limit: int | None) -> Iterator[Stretched]:
+    """The stretches until there is enough."""
+    size = 0
+    for stretch in stretches:
+        yield stretch
+        size += sum(map(len, stretch.texts))
+        if limit is not None and size >= limit:
+            return

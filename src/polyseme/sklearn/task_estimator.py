@@ -24,9 +24,9 @@ from polyseme.parts.device import find_device
 from polyseme.sklearn.inputs import MODEL, GivenError, TextEstimator, model_of, shared_model
 from polyseme.tasks.encoder_rows import RowTally
 from polyseme.tasks.items import Item, TaskData
-from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import build_head
 from polyseme.tasks.own_data import checked_data
+from polyseme.tasks.predictions import Judgment
 from polyseme.tasks.splits import dev_note, with_dev
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings

@@ -18,16 +18,8 @@ from polyseme.heads.whole_text import ChooseHead
 from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of, item_document
 from polyseme.tasks.items import Item, ReadingLog, TaskData
-from polyseme.tasks.kind import (
-    Judgment,
-    Kind,
-    Prediction,
-    mean_probabilities,
-    most_frequent,
-    predicted,
-    refuse,
-    wrong_margin,
-)
+from polyseme.tasks.kind import Kind, mean_probabilities, most_frequent, predicted, refuse, wrong_margin
+from polyseme.tasks.predictions import Judgment, Prediction
 from polyseme.types import Document
 
 

@@ -20,17 +20,8 @@ from polyseme.heads.whole_text import ClassifyHead
 from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
-from polyseme.tasks.kind import (
-    Judgment,
-    Kind,
-    Prediction,
-    mean_probabilities,
-    most_frequent,
-    place_of,
-    predicted,
-    refuse,
-    wrong_margin,
-)
+from polyseme.tasks.kind import Kind, mean_probabilities, most_frequent, place_of, predicted, refuse, wrong_margin
+from polyseme.tasks.predictions import Judgment, Prediction
 
 
 class Classify(Kind):

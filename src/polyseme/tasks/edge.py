@@ -21,7 +21,8 @@ from polyseme.tasks.classify import Classify
 from polyseme.tasks.data_columns import DataOptions, UsualNames
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of, second_of, shares
 from polyseme.tasks.items import Item, ReadingLog, TaskData
-from polyseme.tasks.kind import Judgment, Prediction, refuse
+from polyseme.tasks.kind import refuse
+from polyseme.tasks.predictions import Judgment, Prediction
 from polyseme.types import Document, Pieces
 
 SPANS = ("first_span", "second_span")

@@ -22,7 +22,8 @@ from polyseme.metrics.answer_match import answer_scores, best_threshold
 from polyseme.tasks.data_columns import DataOptions, UsualNames, text_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, overlapping_windows, second_of
 from polyseme.tasks.items import Answer, Item, ReadingLog, TaskData
-from polyseme.tasks.kind import TABLES, Judgment, Kind, Prediction, place_of, predicted, refuse, rows_by_item
+from polyseme.tasks.kind import TABLES, Kind, place_of, predicted, refuse, rows_by_item
+from polyseme.tasks.predictions import Judgment, Prediction
 from polyseme.text.words import split_words
 from polyseme.types import Document, Pieces
 

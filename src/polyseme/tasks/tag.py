@@ -20,7 +20,8 @@ from polyseme.heads.tag_head import TagHead
 from polyseme.tasks.data_columns import DataOptions, UsualNames, check_length, marks_of
 from polyseme.tasks.encoder_rows import RowMaker, TaskRow, document_of
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
-from polyseme.tasks.kind import Judgment, Kind, Prediction, given_words, most_frequent, predicted, refuse, rows_by_item
+from polyseme.tasks.kind import Kind, given_words, most_frequent, predicted, refuse, rows_by_item
+from polyseme.tasks.predictions import Judgment, Prediction
 from polyseme.text.tag_schemes import converted, detect_scheme, fault_in, sorted_tags
 from polyseme.text.windows import cut
 

@@ -12,8 +12,9 @@ from polyseme.plots.finetune_page import Curves, LearningCurve, MixWeights, Seed
 from polyseme.plots.html_page import framed_page
 from polyseme.plots.share_curve import share_curve
 from polyseme.tasks.items import Item
-from polyseme.tasks.kind import Judgment, Kind
+from polyseme.tasks.kind import Kind
 from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.predictions import Judgment
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.seed_results import SeedFigures
 from polyseme.transfer.share_points import SharePoint, aligned, score_curves, share_table

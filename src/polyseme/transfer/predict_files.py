@@ -29,8 +29,8 @@ from polyseme.files.source_paths import Sources
 from polyseme.heads.head_config import HeadConfig
 from polyseme.tasks.encoder_rows import RowTally
 from polyseme.tasks.items import Item
-from polyseme.tasks.kind import Judgment, Prediction
 from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.predictions import Judgment, Prediction
 from polyseme.transfer.predict_columns import Columns, is_squad, read_questions
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_model import TaskModel

@@ -15,8 +15,8 @@ from polyseme.files.atomic import AnyPath
 from polyseme.files.chunked_job import Workers
 from polyseme.files.in_memory import Inputs, described
 from polyseme.tasks.items import Item
-from polyseme.tasks.kind import Prediction
 from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.predictions import Prediction
 from polyseme.transfer.predict_columns import Columns, as_trained, by_role
 from polyseme.transfer.predict_files import Predictor, predict_files, rows_of_inputs
 from polyseme.transfer.task_folder import weights_digest

@@ -14,8 +14,8 @@ import torch
 from polyseme.errors import InputError
 from polyseme.tasks.encoder_rows import TaskRow, word_rows
 from polyseme.tasks.items import Item
-from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.predictions import Judgment
 from polyseme.transfer.frozen_features import (
     Key,
     StackedStores,

@@ -7,7 +7,7 @@ from typing import Any
 
 from polyseme.metrics.task_metrics import confusion, measure, measure_groups
 from polyseme.tasks.items import TaskData
-from polyseme.tasks.kind import Judgment
+from polyseme.tasks.predictions import Judgment
 
 
 def compared(data: TaskData, split: str, judgments: Sequence[Judgment]) -> tuple[list[Any], list[Any]]:

@@ -21,8 +21,8 @@ from polyseme.convert.hub import find_model
 from polyseme.errors import OptionError
 from polyseme.model_folder import members_of, model_folder
 from polyseme.tasks.items import Item, TaskData
-from polyseme.tasks.kind import Judgment
 from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.predictions import Judgment
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.finetune_report import TOGETHER, FinetuneReport, worst_errors
 from polyseme.transfer.finetune_task import Finetuned

@@ -29,9 +29,9 @@ from polyseme.recipes.recipe_table import recipe_named
 from polyseme.recipes.teaching import Teaching
 from polyseme.taken_layers import check_layers, spread_layers, with_layers
 from polyseme.tasks.items import Item, TaskData, labels_in
-from polyseme.tasks.kind import Prediction
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import read_own
+from polyseme.tasks.predictions import Prediction
 from polyseme.tasks.splits import dev_note, with_dev
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.training.dry_run import DryRun

@@ -18,7 +18,7 @@ from polyseme.files.unfinished_folder import clear_up
 from polyseme.options import flat
 from polyseme.parts.device import find_device
 from polyseme.result_tables import ShownAsTable, Table
-from polyseme.tasks.kind import Prediction, predictions_table
+from polyseme.tasks.predictions import Prediction, predictions_table
 from polyseme.transfer.predict_columns import Columns
 from polyseme.transfer.predict_files import Predictor, check_predictions_output, predicting_job
 from polyseme.transfer.predict_inputs import predict_inputs, predict_settings
