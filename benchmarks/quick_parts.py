@@ -51,10 +51,10 @@ PARTS = (
     Part(
         name="finetune",
         script="finetune.py",
-        load="-m minilm --device cpu --batch-size 8 32 --examples 192 --dev 200 --rounds 2 --peers trainer grouped",
+        load="-m minilm --device cpu --batch-size 8 32 --examples 192 --dev 200 --rounds 2 --compile-steps 8",
         tiny="-m minilm --device cpu --batch-size 8 --examples 16 --dev 16 --rounds 1 --peers trainer",
-        limit=150,
-        left_out="1,000 examples, batch size 64, 3 rounds; all of dev; the Trainer compiled (--peers compiled)",
+        limit=200,
+        left_out="1,000 examples, batch size 64, 3 rounds; all of dev; the compiled Trainer at batch size 32",
     ),
     Part(
         name="corpus",
