@@ -1,4 +1,4 @@
-"""What benchmark scripts import from polyseme and from each other is there: most need a GPU, so no test runs them."""
+"""What scripts import from polyseme and from each other exists: most benchmarks and experiments are run by no test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "benchmarks"
+SCRIPTS = [script for folder in ("benchmarks", "experiments") for script in sorted((ROOT / folder).glob("*.py"))]
 PEERS = {"gensim", "kenlm", "scipy", "sentence_transformers", "transformers", "triton"}
 """Packages that a script may need beyond polyseme's own, and that may be absent here."""
 
@@ -26,11 +26,11 @@ def imports_of(script: Path) -> Iterator[tuple[str, list[str]]]:
             yield node.module, [alias.name for alias in node.names]
 
 
-def file_of(module: str) -> Path | None:
-    """The file of a module of polyseme, or of another benchmark."""
+def file_of(module: str, folder: Path) -> Path | None:
+    """The file of a module of polyseme, or of another script in the same folder."""
     parts = module.split(".")
     if parts[0] != "polyseme":
-        file = FOLDER / f"{module}.py"
+        file = folder / f"{module}.py"
         return file if file.exists() else None
     place = ROOT.joinpath("src", *parts)
     return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
@@ -54,11 +54,11 @@ def names_in(file: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("script", sorted(FOLDER.glob("*.py")), ids=lambda each: each.stem)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda each: each.stem)
 def test_what_a_script_imports_is_there(script: Path) -> None:
     for module, names in imports_of(script):
         first = module.split(".")[0]
-        file = file_of(module)
+        file = file_of(module, script.parent)
         if file is not None:
             assert file.exists(), module
             assert not set(names) - names_in(file), module
