@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 
+from polyseme.heads import word_inputs
 from polyseme.heads.head import Features
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import UNKNOWN, WordInputs, WordInputsConfig, learn_word_inputs
@@ -39,6 +41,16 @@ def test_case_is_in_the_characters_and_digits_are_alike_in_the_table() -> None:
     vectors = made(numbers)[0]
     assert torch.equal(vectors[0, :8], vectors[1, :8])
     assert not torch.equal(vectors[0, 8:], vectors[1, 8:])
+
+
+def test_kept_spellings_are_bounded_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = inputs().read(ROWS, longest=7)
+    monkeypatch.setattr(word_inputs, "MAX_CACHED_WORDS", 2)
+    made = inputs()
+    for _ in range(2):
+        for mine, expected in zip(made.read(ROWS, longest=7).tensors(), first.tensors(), strict=True):
+            assert torch.equal(mine, expected)
+        assert len(made._spellings) <= 2
 
 
 def test_rare_words_teach_the_unknown_one() -> None:

@@ -21,7 +21,7 @@ needs_operator = pytest.mark.skipif(not HERE, reason="this torch has no product 
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """All products by oneDNN, also small ones and on processors where that is slower."""
-    monkeypatch.setattr(products, "WORTH_IT", 0)
+    monkeypatch.setattr(products, "MIN_OPERATIONS", 0)
     monkeypatch.setattr(products, "onednn_pays", lambda: True)
 
 
@@ -68,6 +68,14 @@ def test_gradients_of_an_encoder_are_those_of_torch(monkeypatch: pytest.MonkeyPa
     torch.manual_seed(0)
     config = FAMILIES["bert"].base().replace(n_layers=2, width=32, n_heads=2, inner_width=64, n_pieces=50)
     bundle = new_bundle(FAMILIES["bert"], config, ["masked"]).eval()
+    product, n_calls = products._product, 0
+
+    def counted(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        nonlocal n_calls
+        n_calls += 1
+        return product(x, weight, bias)
+
+    monkeypatch.setattr(products, "_product", counted)
     batch = Batch(torch.randint(50, (3, 7)), torch.tensor([7, 4, 2]))
 
     def gradients() -> list[Tensor]:
@@ -77,6 +85,7 @@ def test_gradients_of_an_encoder_are_those_of_torch(monkeypatch: pytest.MonkeyPa
         return [each.grad.clone() for each in bundle.parameters() if each.grad is not None]
 
     mine = gradients()
+    assert n_calls == 3 * 10  # four products of each layer and two of the output: forward, and both of the gradient
     monkeypatch.setattr(products, "onednn_pays", lambda: False)
     theirs = gradients()
     largest = max(float(each.abs().max()) for each in theirs)

@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
-WORTH_IT = 1 << 21
-"""N · I · O from which on oneDNN's product pays for the longer way to it."""
+MIN_OPERATIONS = 1 << 21
+"""N · I · O from which on oneDNN's product is worth the calls around it."""
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -47,7 +47,7 @@ def _suits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     return (
         x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
-        and x.numel() * weight.shape[0] >= WORTH_IT
+        and x.numel() * weight.shape[0] >= MIN_OPERATIONS
         and type(x) is Tensor
         and type(weight) in (Tensor, nn.Parameter)
         and (bias is None or bias.dtype == torch.float32)
