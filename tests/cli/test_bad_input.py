@@ -379,8 +379,22 @@ def test_a_model_without_the_output_that_a_verb_needs(refuse: Refuse, tmp_path: 
 # --- the machine -----------------------------------------------------------------------------------------------------
 
 
+def error_of_a_capture() -> RuntimeError:
+    """What the end of a CUDA graph's capture raises after memory has run out in it."""
+    error = RuntimeError("operation failed due to a previous error during capture")
+    error.__context__ = torch.OutOfMemoryError("CUDA out of memory.")
+    return error
+
+
 @pytest.mark.parametrize(
-    "error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("you can't allocate memory")]
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("you can't allocate memory"),
+        error_of_a_capture(),
+    ],
+    ids=["Python", "torch", "a CPU", "a capture"],
 )
 def test_too_little_memory(
     refuse: Refuse, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception

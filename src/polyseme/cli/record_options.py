@@ -115,12 +115,16 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
 
-def is_lack_of_memory(error: Exception) -> bool:
-    """Python's own, or torch's, which is not imported here."""
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Python's own, or torch's, which is not imported here; or an error that followed from one.
+
+    Where memory runs out while a CUDA graph is captured, the end of the capture raises another error.
+    """
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
         or "can't allocate memory" in str(error)
+        or (error.__context__ is not None and is_lack_of_memory(error.__context__))
     )
 
 
