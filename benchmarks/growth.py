@@ -26,7 +26,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,8 @@ def points_of(name: str, folder: Path) -> list[dict[str, Any]]:
 
 def store(name: str, point: dict[str, Any], folder: Path) -> None:
     """Add a point to those of a job."""
-    points = sorted([*points_of(name, folder), point], key=lambda each: each["size"])
+    by_size = {each["size"]: each for each in [*points_of(name, folder), point]}
+    points = [by_size[size] for size in sorted(by_size)]
     folder.mkdir(parents=True, exist_ok=True)
     content = {"job": name, "unit": JOBS[name].unit, "per": JOBS[name].per, "points": points}
     part = file_of(name, folder).with_suffix(".part")
@@ -62,15 +63,16 @@ def store(name: str, point: dict[str, Any], folder: Path) -> None:
     part.rename(file_of(name, folder))
 
 
-def child(command: str, name: str, sizes: str, work: Path, texts: Sequence[Path]) -> str:
-    """What a process of growth_point.py prints."""
-    arguments = [command, name, sizes, *map(str, [work, *texts])]
+def measured(name: str, sizes: Sequence[int], work: Path, texts: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """The points of a job, as growth_point.py prints them."""
+    arguments = [name, ",".join(map(str, sizes)), *map(str, [work, *texts])]
     line = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("growth_point.py")), *arguments]
-    environment = {**os.environ, **ONE_THREAD}
-    result = subprocess.run(line, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    if result.returncode:
-        raise SystemExit(f"{name} at {sizes} ended with exit code {result.returncode}. The same command resumes.")
-    return result.stdout
+    with subprocess.Popen(line, env={**os.environ, **ONE_THREAD}, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for each in process.stdout:
+            yield json.loads(each)
+    if process.returncode:
+        raise SystemExit(f"{name} ended with exit code {process.returncode}. The same command resumes.")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -84,11 +86,10 @@ def run(options: argparse.Namespace) -> None:
         left = [size for size in sizes if size not in stored and size <= (options.most or size)]
         if not left or (options.only and name not in options.only):
             continue
-        child("prepare", name, ",".join(map(str, left)), options.work, texts)
-        for size in left:
-            point = json.loads(child("measure", name, str(size), options.work, texts).splitlines()[-1])
+        for point in measured(name, left, options.work, texts):
             store(name, point, options.results)
-            print(f"{name}, {size:,} {JOBS[name].unit}s: {point['cpu_seconds']:.3g} s of CPU time", flush=True)
+            size = f"{point['size']:,} {JOBS[name].unit}s"
+            print(f"{name}, {size}: {point['cpu_seconds']:.3g} s of CPU time", flush=True)
 
 
 def texts_of_corpus() -> list[Path]:

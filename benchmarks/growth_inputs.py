@@ -11,12 +11,17 @@ import json
 import lzma
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import polyseme
+from polyseme.files.vector_files import open_writer, read_provenance
+from polyseme.text.documents import to_document
+from polyseme.types import Embedded
 
 WORDS_PER_ROW = 8
 QUERY = "The keys were [in] the drawer of the desk."
@@ -76,11 +81,6 @@ class Place:
     def rows(self, n: int) -> Path:
         """Rows, one per line."""
         return self.made(f"rows-{n}.txt", lambda path: write_lines(path, self.lines(n)))
-
-    def words(self, n: int) -> Path:
-        """Lists of words, so many words in all."""
-        rows: Callable[[], Iterable[Any]] = lambda: ({"words": row.split()} for row in self.lines(n // WORDS_PER_ROW))  # noqa: E731
-        return self.made(f"words-{n}.jsonl", lambda path: write_lines(path, map(json.dumps, rows())))
 
     def labeled(self, n: int) -> Path:
         """Rows with a label that can be learned: whether "the" is among the words."""
@@ -146,12 +146,19 @@ class Place:
         return self.made(f"corpus-{tokenizer}-{vocab_size}-{n}", make)
 
     def vectors(self, n: int) -> Path:
-        """The output of embed, of so many words."""
+        """A file of vectors as embed writes it, of so many words, with vectors that are drawn at random."""
 
         def make(path: Path) -> None:
-            polyseme.embed(self.words(n), output=path, field="words", model=self.model("bert", width=WIDTH_OF_USES))
+            embedded = self.made("embedded.parquet", self._embed_few)
+            provenance = read_provenance(embedded)
+            with open_writer(path, provenance=provenance) as writer:
+                for documents in random_documents(self.lines(n // WORDS_PER_ROW)):
+                    writer.write(documents)
 
         return self.made(f"vectors-{n}.parquet", make)
+
+    def _embed_few(self, path: Path) -> None:
+        polyseme.embed(self.rows(1_000), output=path, model=self.model("bert", width=WIDTH_OF_USES))
 
     def build_index(self, n: int, folder: Path) -> None:
         """Write an index of so many uses, from their vectors, and query it once."""
@@ -161,6 +168,25 @@ class Place:
     def index(self, n: int) -> Path:
         """The folder of an index of so many uses."""
         return self.made(f"index-{n}", lambda path: self.build_index(n, path))
+
+
+def random_documents(rows: Sequence[str], seed: int = 0, n_together: int = 512) -> Iterator[list[Embedded]]:
+    """Rows with vectors: half of each is its word's, half is drawn for each use."""
+    rng, widths = np.random.default_rng(seed), WIDTH_OF_USES
+    of_words: dict[str, Any] = {}
+    for start in range(0, len(rows), n_together):
+        documents = []
+        for number, row in enumerate(rows[start : start + n_together], start=start + 1):
+            document = to_document(row.split(), number)
+            for word in document.words:
+                if word not in of_words:
+                    of_words[word] = rng.standard_normal(widths, dtype=np.float32)
+            own = np.stack([of_words[word] for word in document.words])
+            vectors = own + rng.standard_normal(own.shape, dtype=np.float32)
+            offsets = np.array([(word.start, word.end) for word in document.words])
+            about = {"text": document.text, "words": document.words, "id": str(number)}
+            documents.append(Embedded(**about, offsets=offsets, vectors=vectors))
+        yield documents
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,10 +27,11 @@ Point = Mapping[str, float]
 
 # Sizes of a picture in inches; of type, in points.
 COLUMNS = 4
-LEFT, RIGHT, TOP, BOTTOM = 0.62, 0.15, 0.62, 0.55
+LEFT, RIGHT, TOP, BOTTOM = 0.82, 0.15, 0.62, 0.55
 WIDTH, TIME_HEIGHT, MEMORY_HEIGHT = 1.82, 1.35, 1.0
 ACROSS, BETWEEN, DOWN = 0.32, 0.12, 0.82
 SMALL = 8.0
+GUIDE = "#b4bfc9"
 
 
 class Line(NamedTuple):
@@ -188,7 +189,7 @@ def markdown(results: Mapping[str, Sequence[Point]], pictures: Mapping[str, str]
 def picture(results: Mapping[str, Sequence[Point]], group: str) -> bytes:
     """Time above memory for each job, all with the same axes of seconds and of bytes."""
     jobs = of_group(results, group)
-    n_columns = min(COLUMNS, len(jobs))
+    n_columns = min(3 if len(jobs) in (5, 6) else COLUMNS, len(jobs))
     n_rows = -(-len(jobs) // n_columns)
     page = FigurePage()
     height = TIME_HEIGHT + BETWEEN + MEMORY_HEIGHT
@@ -197,57 +198,75 @@ def picture(results: Mapping[str, Sequence[Point]], group: str) -> bytes:
         TOP + n_rows * height + (n_rows - 1) * DOWN + BOTTOM,
     )
     every = [point for points in jobs.values() for point in points]
-    of_seconds = decades([each["cpu_seconds"] for each in every])
-    of_bytes = decades([each["peak"] / MEBIBYTE for each in every])
+    of_seconds = limits([each["cpu_seconds"] for each in every])
+    of_memory = limits([each[kind] / MEBIBYTE for each in every for kind in ("peak", "private")], least=64, most=1024)
+    of_unit = {unit: limits(sizes_with(unit, jobs)) for unit in {JOBS[name].unit for name in jobs}}
     for number, (name, points) in enumerate(jobs.items()):
         row, column = divmod(number, n_columns)
         left, top = LEFT + column * (WIDTH + ACROSS), TOP + row * (height + DOWN)
         page.write(left, top - 0.36, name, size=10, weight="bold")
-        page.write(left, top - 0.16, f"time: exponent {time_line(points).slope:.2f}", size=SMALL, color=FAINT)
+        note = f"seconds per {JOBS[name].per}: exponent {time_line(points).slope:.2f}"
+        page.write(left, top - 0.16, note, size=SMALL, color=FAINT)
+        of_sizes = of_unit[JOBS[name].unit]
         axes = page.axes(left, top, WIDTH, TIME_HEIGHT)
-        draw_time(axes, points, of_seconds)
-        label(axes, f"CPU seconds per {JOBS[name].per}" if column == 0 else "", with_sizes=False)
+        draw_time(axes, points, of_sizes)
+        mark(axes, of_sizes, of_seconds, "CPU time" if column == 0 else "", second_label)
+        axes.tick_params(labelbottom=False)
         below = page.axes(left, top + TIME_HEIGHT + BETWEEN, WIDTH, MEMORY_HEIGHT)
-        draw_memory(below, points, of_bytes)
-        label(below, "MiB" if column == 0 else "", with_sizes=True)
+        draw_memory(below, points)
+        mark(below, of_sizes, of_memory, "memory" if column == 0 else "", memory_label, base=4)
         below.set_xlabel(f"{JOBS[name].unit}s", fontsize=SMALL, color=FAINT, labelpad=1)
-        for each in (axes, below):
-            each.set_xlim(*reach(points))
     return figure_bytes(page.figure, "svg")
 
 
-def decades(values: Sequence[float]) -> tuple[float, float]:
-    """Limits of a logarithmic axis."""
-    return min(values) / 1.8, max(values) * 1.8
+def limits(values: Sequence[float], *, least: float = math.inf, most: float = 0.0) -> tuple[float, float]:
+    """Of a logarithmic axis, which reaches from `least` to `most` at least."""
+    return min(*values, least) / 1.8, max(*values, most) * 1.8
 
 
-def reach(points: Sequence[Point]) -> tuple[float, float]:
-    sizes = [each["size"] for each in points]
-    return min(sizes) / 1.6, max(sizes) * 1.6
+def sizes_with(unit: str, jobs: Mapping[str, Sequence[Point]]) -> list[float]:
+    """Sizes of all jobs with the same unit."""
+    return [point["size"] for name, points in jobs.items() if JOBS[name].unit == unit for point in points]
 
 
-def draw_time(axes: Any, points: Sequence[Point], limits: tuple[float, float]) -> None:
-    """Points, those of the fit filled; the fit; and a line of slope 1 through the middle of the fit."""
-    color, fitted = group_color(0), time_line(points)
-    upper = upper_half(points)
+def second_label(value: float) -> str:
+    return f"{1e6 * value:g} µs" if value < 1e-3 else f"{1e3 * value:g} ms" if value < 1 else f"{value:,g} s"
+
+
+def memory_label(value: float) -> str:
+    return f"{value:g} MiB" if value < 1024 else f"{value / 1024:g} GiB"
+
+
+def size_label(value: float) -> str:
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
+
+
+def ticks(ends: tuple[float, float], base: int, most: int = 5) -> list[float]:
+    """Powers of a base between two ends; every second or third one where these are too many."""
+    first, last = math.ceil(math.log(ends[0], base)), math.floor(math.log(ends[1], base))
+    powers = [float(base) ** power for power in range(first, last + 1)]
+    step = -(-len(powers) // most)
+    return powers[::step]
+
+
+def draw_time(axes: Any, points: Sequence[Point], ends: tuple[float, float]) -> None:
+    """Points, those of the fit filled; the fit; and linear growth, a line of slope 1 through the middle of the fit."""
+    color, fitted, upper = group_color(0), time_line(points), upper_half(points)
     middle = math.exp(sum(math.log(each["size"]) for each in upper) / len(upper))
     at_middle = math.exp(fitted(math.log(middle)))
-    ends = reach(points)
-    axes.plot(ends, [at_middle * size / middle for size in ends], color="#b4bfc9", linewidth=1.0, dashes=(4, 3))
+    axes.plot(ends, [at_middle * size / middle for size in ends], color=GUIDE, linewidth=1.0, dashes=(4, 3))
     inside = [upper[0]["size"], upper[-1]["size"]]
     axes.plot(inside, [math.exp(fitted(math.log(size))) for size in inside], color=color, linewidth=1.4)
     scatter(axes, points, [each["cpu_seconds"] for each in points], color)
-    axes.set_ylim(*limits)
 
 
-def draw_memory(axes: Any, points: Sequence[Point], limits: tuple[float, float]) -> None:
+def draw_memory(axes: Any, points: Sequence[Point]) -> None:
     """The peak, and without mapped files; before the call as a thin line."""
     sizes = [each["size"] for each in points]
-    axes.plot(sizes, [each["before"] / MEBIBYTE for each in points], color="#b4bfc9", linewidth=1.0)
+    axes.plot(sizes, [each["before"] / MEBIBYTE for each in points], color=GUIDE, linewidth=1.0)
     axes.plot(sizes, [each["private"] / MEBIBYTE for each in points], color=CONTRAST, linewidth=1.0, dashes=(2, 1.5))
     axes.plot(sizes, [each["peak"] / MEBIBYTE for each in points], color=CONTRAST, linewidth=1.4)
     scatter(axes, points, [each["peak"] / MEBIBYTE for each in points], CONTRAST)
-    axes.set_ylim(*limits)
 
 
 def scatter(axes: Any, points: Sequence[Point], values: Sequence[float], color: str) -> None:
@@ -257,10 +276,22 @@ def scatter(axes: Any, points: Sequence[Point], values: Sequence[float], color: 
         axes.plot(point["size"], value, "o", markersize=4, color=color, markerfacecolor=face, markeredgewidth=1.0)
 
 
-def label(axes: Any, name: str, *, with_sizes: bool) -> None:
-    """Logarithmic axes with few, readable labels."""
+def mark(
+    axes: Any,
+    sizes: tuple[float, float],
+    values: tuple[float, float],
+    name: str,
+    written: Callable[[float], str],
+    base: int = 10,
+) -> None:
+    """Logarithmic axes with few labels; those of values only where the axis has a name."""
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xlim(*sizes)
+    axes.set_ylim(*values)
+    places, levels = ticks(sizes, 10 if sizes[0] > 2 else 2, most=4), ticks(values, base)
+    axes.set_xticks(places, [size_label(each) for each in places])
+    axes.set_yticks(levels, [written(each) if name else "" for each in levels])
     axes.minorticks_off()
     axes.grid(color="#e6ebef", linewidth=0.7)
     axes.set_axisbelow(True)
@@ -268,12 +299,7 @@ def label(axes: Any, name: str, *, with_sizes: bool) -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color("#c3ccd4")
-    if name:
-        axes.set_ylabel(name, fontsize=SMALL, color=INK, labelpad=2)
-    else:
-        axes.tick_params(labelleft=False)
-    if not with_sizes:
-        axes.tick_params(labelbottom=False)
+    axes.set_ylabel(name, fontsize=SMALL, color=INK, labelpad=3)
 
 
 def write_pictures(results: Mapping[str, Sequence[Point]], folder: Path) -> dict[str, str]:

@@ -1,18 +1,21 @@
-"""One point of growth.py, in a process of its own: time and memory of one call.
+"""The points of a job of growth.py, each in a process of its own: time and memory of one call.
 
-    python benchmarks/growth_point.py prepare JOB SIZE,… FOLDER [TEXTS...]     # makes the inputs that are missing
-    python benchmarks/growth_point.py measure JOB SIZE FOLDER [TEXTS...]       # prints one JSON object
+    python benchmarks/growth_point.py JOB SIZE,… FOLDER [TEXTS...]     # prints a JSON object per size
 
-Inputs are made by another process than the one that measures, so that their making leaves nothing in its memory.
+The process loads modules, and is forked for each size. Inputs are made by yet another process than the one that
+measures, so that their making leaves nothing in its memory.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from growth_inputs import Place
@@ -74,17 +77,39 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
+def in_child(work: Callable[[], object]) -> None:
+    """Do this in a forked process; end with it if it fails."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        try:
+            work()
+            sys.stdout.flush()
+        except SystemExit as error:
+            print(error, file=sys.stderr)
+            os._exit(1)
+        except BaseException:  # noqa: BLE001 - nothing may leave a forked process but its exit code
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    if status:
+        raise SystemExit(1)
+
+
 def main() -> None:
-    """Prepare sizes of a job, or measure one."""
-    command, name, sizes, folder, *texts = sys.argv[1:]
+    """Measure sizes of a job."""
+    name, sizes, folder, *texts = sys.argv[1:]
     place, job = Place(Path(folder), [Path(each) for each in texts]), JOBS[name]
     place.folder.mkdir(parents=True, exist_ok=True)
     try:
-        if command == "prepare":
-            for size in (*map(int, sizes.split(",")), job.sizes[0]):
-                job.prepare(place, size)
-        else:
-            print(json.dumps({**measure(job, int(sizes), place), "machine": machine("torch")}))
+        in_child(lambda: job.prepare(place, job.sizes[0]))
+        job.prepare(place, job.sizes[0])  # for the modules that this loads
+        about = {"machine": machine("torch")}
+        for size in map(int, sizes.split(",")):
+            in_child(lambda size=size: job.prepare(place, size))
+            in_child(lambda size=size: print(json.dumps({**measure(job, size, place), **about})))
+            place.clear()
     finally:
         place.clear()
 
