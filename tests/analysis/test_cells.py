@@ -264,7 +264,7 @@ def test_the_text_is_whole_and_every_character_has_its_color(tmp_path: Path) -> 
     shades = [about["class"] for tag, about in read.elements if tag == "span"]
     titles = [about["title"] for tag, about in read.elements if tag == "span"]
     values = [*view.values[Cell(1, "forwards", 2)], *view.values[Cell(1, "forwards", 5)]]
-    assert titles == [f"{value:+.2f}" for value in values]
+    assert titles == [f"{value:+.2f}".replace("-", "−") for value in values]
     assert shades == [f"{'n' if round(value * 20) < 0 else 'p'}{abs(round(float(value) * 20))}" for value in values]
     for shade in set(shades):
         assert re.search(rf"\.cells \.{shade} {{ background: #[0-9a-f]{{6}}; color: #", view.html())

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from polyseme.analysis.findings import Findings
+from polyseme.analysis.findings import Findings, quoted, signed
 from polyseme.analysis.prediction_rows import PredictionRow, prediction_row, row_kind
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally
@@ -108,7 +108,7 @@ class PatchFindings(Findings):
             [
                 *(
                     f'<p>{name}: <bdi><b>{escaped(text)}</b></bdi> <span class="faint">log p({escaped(self.answer)}) − '
-                    f"log p({escaped(self.against)}) = {_signed(value)}</span></p>"
+                    f"log p({escaped(self.against)}) = {signed(value, 3)}</span></p>"
                     for name, text, value in sentences
                 ),
                 shaded_table(["", *self._headings()], rows[::-1], spelled=_spelled, low=0.0, high=1.0),
@@ -121,10 +121,6 @@ class PatchFindings(Findings):
 
 def _spelled(share: float) -> str:
     return f"{share:.2f}".replace("-0.00", "0.00").replace("-", "−")
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", "−")
 
 
 class Patching:
@@ -340,7 +336,7 @@ def patch_sentences(
     tally = Tally(documents=2, words=n_words, pieces=runs * one.pieces, flops=runs * one.flops)
     return PatchFindings(
         model=model,
-        data=f"{sentences[0]!r} and {sentences[1]!r}",
+        data=f"{quoted(sentences[0])} and {quoted(sentences[1])}",
         notes=notes,
         cost=tally.cost(time.perf_counter() - started, bundle.device),
         clean=sentences[0],

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from polyseme.analysis.attributions import Attributed, Attributor, Baseline, Method
-from polyseme.analysis.findings import Findings
+from polyseme.analysis.findings import Findings, signed
 from polyseme.cost import Tally
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.plots.charts import BARS_STYLE, signed_bars_table
@@ -125,7 +125,7 @@ class AttributionFindings(Findings):
         rows = []
         for record in self.records():
             value = record["attribution"]
-            spelled = "not read" if value is None else f"{value:+.4f}"
+            spelled = "not read" if value is None else signed(value, 4)
             rows.append([str(record["text"]), record["label"], cell(record["word"]), spelled])
         for number, each in enumerate(self.texts, start=1):
             rows.append([str(number), each.label, *self._closing(each)])
@@ -133,11 +133,12 @@ class AttributionFindings(Findings):
 
     def _closing(self, each: AttributedText) -> list[str]:
         result = each.attributed
-        baseline = f"{result.baseline_score:.4f}" if result.baseline_score >= 0 else f"({result.baseline_score:.4f})"
-        gap = f"{result.score:.4f} − {baseline} = {result.score - result.baseline_score:+.4f}"
+        score, base = (f"{each:.4f}".replace("-", "−") for each in (result.score, result.baseline_score))
+        baseline = base if result.baseline_score >= 0 else f"({base})"
+        gap = f"{score} − {baseline} = {signed(result.score - result.baseline_score, 4)}"
         if not self.complete:
-            return ["sum of all", f"{result.total:+.4f}"]
-        return ["sum of all", f"{result.total:+.4f} (scores: {gap}; error {100 * result.error:.2g}%)"]
+            return ["sum of all", signed(result.total, 4)]
+        return ["sum of all", f"{signed(result.total, 4)} (scores: {gap}; error {100 * result.error:.2g}%)"]
 
     def page_body(self) -> str:
         return "\n".join(
@@ -157,7 +158,7 @@ class AttributionFindings(Findings):
         values = result.values.tolist()
         largest = max((abs(value) for value in values if not math.isnan(value)), default=1.0) or 1.0
         spans = [
-            (start, end, "" if math.isnan(value) else signed_shade(value / largest), f"{word}: {value:+.4f}")
+            (start, end, "" if math.isnan(value) else signed_shade(value / largest), f"{word}: {signed(value, 4)}")
             for word, (start, end), value in zip(result.words, result.spans, values, strict=True)
         ]
         texts = [shaded_spans(prediction.text, spans[: result.n_first])]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.analysis.findings import Findings
+from polyseme.analysis.findings import Findings, quoted, signed
 from polyseme.analysis.recurrent_cells import (
     Cell,
     CorrelatedCell,
@@ -28,7 +28,6 @@ from polyseme.errors import OptionError
 from polyseme.plots.figures_table import figures_table
 from polyseme.plots.html_page import escaped
 from polyseme.plots.shaded_text import shaded_spans, signed_shade, signed_shades
-from polyseme.result_tables import cell as shortened
 from polyseme.text.documents import to_document
 
 MOST_PIECES = 20_000
@@ -83,6 +82,13 @@ class CellFindings(Findings):
             for each, values in self.values.items()
         ]
 
+    def rows(self) -> Sequence[Sequence[str]]:
+        numbers = ("correlation", "lowest", "mean", "highest")
+        return [
+            [signed(value, 3) if name in numbers else str(value) for name, value in record.items()]
+            for record in self.records()
+        ]
+
     def to_json(self) -> dict[str, Any]:
         cells = [{**each._asdict(), "values": values.tolist()} for each, values in self.values.items()]
         return {
@@ -111,7 +117,7 @@ class CellFindings(Findings):
     def _colored(self, cell: Cell, values: NDArray[Any]) -> str:
         """The text with every piece in its color."""
         pieces = zip(self.spans[:MOST_PIECES].tolist(), values[:MOST_PIECES].tolist(), strict=True)
-        spans = ((start, end, signed_shade(value), f"{value:+.2f}") for (start, end), value in pieces)
+        spans = ((start, end, signed_shade(value), signed(value, 2)) for (start, end), value in pieces)
         colored = shaded_spans(self.text, spans, whole=len(self.spans) <= MOST_PIECES)
         return f'<h3>{escaped(str(cell).capitalize())}</h3>\n<div class="text" dir="auto">{colored}</div>'
 
@@ -161,7 +167,7 @@ def cells_over(
     tally = Tally(documents=1, words=len(document.words), pieces=n_runs * n_pieces, flops=flops)
     return CellFindings(
         model=model,
-        data=data or repr(shortened(document.text)),
+        data=data or quoted(document.text),
         notes=notes,
         cost=tally.cost(time.perf_counter() - started, bundle.device),
         text=document.text,

@@ -130,6 +130,24 @@ class Findings(ShownAsTable):
             path.write_bytes(FORMATS[Path(output).suffix.lower()](self))
 
 
+def quoted(text: str) -> str:
+    r"""The beginning of a text in quotes, for the statement of data.
+
+    >>> quoted("Dawn\nbroke.")
+    '“Dawn broke.”'
+    """
+    return f"“{cell(text)}”"
+
+
+def signed(value: float, digits: int) -> str:
+    """A number with its sign.
+
+    >>> signed(-0.25, 3), signed(2.0, 1)
+    ('−0.250', '+2.0')
+    """
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
 def check_findings_output(output: AnyPath | None, *, force: bool, inputs: Sequence[AnyPath] = ()) -> None:
     """Refuse an output that could not be written; to be called before any work."""
     if output is None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from polyseme.analysis.findings import Findings
+from polyseme.analysis.findings import Findings, quoted
 from polyseme.analysis.prediction_rows import Half, PredictionRow, prediction_row, row_kind
 from polyseme.bundle import Bundle
 from polyseme.errors import OptionError
@@ -305,7 +305,7 @@ def layer_predictions(bundle: Bundle, text: str, *, top: int, model: str, half: 
     tally.words = len(make_document(text.replace(MASK_TEXT, "x")).words)
     return LensFindings(
         model=model,
-        data=f"{text!r}",
+        data=quoted(text),
         notes=notes,
         cost=tally.cost(time.perf_counter() - started, bundle.device),
         text=text,

@@ -31,6 +31,7 @@ BARS_STYLE = """
 .bars td.bar { width: 24rem } .bars td.bar div { position: relative; background: var(--soft); height: .95rem }
 .bars td.bar i { position: absolute; left: 0; top: 0; bottom: 0; border-radius: 0 2px 2px 0 }
 .bars td.bar b { position: absolute; top: 0; bottom: 0; width: 1px; background: var(--ink); opacity: .55 }
+.bars td.name { max-width: 14rem; overflow: hidden; text-overflow: ellipsis; text-align: left }
 .bars td.bar u { position: absolute; top: .45rem; height: 1px; background: var(--ink) }
 """.strip()
 
@@ -141,16 +142,21 @@ def signed_bars_table(bars: Sequence[tuple[str, float]], *, spelled: str = "{:+.
     rows = []
     for name, value in bars:
         if not math.isfinite(value):
-            rows.append(f'<tr><td dir="auto">{escaped(name)}</td><td></td><td></td></tr>')
+            rows.append(f"<tr>{_name(name)}<td></td><td></td></tr>")
             continue
         width = 50 * abs(value) / largest
         color = to_hex(signed_color(1.0 if value > 0 else -1.0))
         style = f"left:{50 if value > 0 else 50 - width:.1f}%;width:{width:.1f}%;background:{color};border-radius:0"
         rows.append(
-            f'<tr><td dir="auto">{escaped(name)}</td><td class="bar"><div><i style="{style}"></i>'
+            f'<tr>{_name(name)}<td class="bar"><div><i style="{style}"></i>'
             f'<b style="left:50%"></b></div></td><td>{spelled.format(value).replace("-", "−")}</td></tr>'
         )
     return f'<table class="bars">{"".join(rows)}</table>'
+
+
+def _name(name: str) -> str:
+    """The name of a bar, which is shown in part where it is long."""
+    return f'<td class="name" dir="auto" title="{escaped(name)}">{escaped(name)}</td>'
 
 
 class Curve(NamedTuple):

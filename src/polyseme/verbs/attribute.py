@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyseme.analysis.attribution_findings import AttributionFindings, attribute_items
-from polyseme.analysis.findings import check_findings_output
+from polyseme.analysis.findings import check_findings_output, quoted
 from polyseme.api import Model
 from polyseme.convert.hub import find_model
 from polyseme.errors import InputError, ModelError
 from polyseme.files.in_memory import Inputs, inputs_of, names_of
 from polyseme.options import flat
-from polyseme.result_tables import cell, counted
+from polyseme.result_tables import counted
 from polyseme.tasks.items import Item
 from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.evaluate_task import has_head
@@ -46,7 +46,9 @@ def attribute(options: AttributeOptions) -> AttributionFindings:
 
 
 def _described(items: Sequence[Item], files: Sequence[str]) -> str:
-    named = counted(len(items), "text") if len(items) > 1 or files else repr(cell(items[0].text))
+    several = len(items) > 1 or bool(files)
+    texts = [each for each in (items[0].text, items[0].second) if each is not None]
+    named = counted(len(items), "text") if several else " and ".join(map(quoted, texts))
     return f"{named} of {', '.join(files)}" if files else named
 
 

@@ -140,7 +140,7 @@ class ProbeFindings(Findings):
         return {**record, "majority": self.majority, "per_type": self.per_type}
 
     def header(self) -> Sequence[str]:
-        return [name.replace("_", " ") for name in self._shown()]
+        return [name.replace("_", " ").replace("f1", "F1") for name in self._shown()]
 
     def _shown(self) -> list[str]:
         """The columns of the table: those with values; the baselines have rows of their own."""
