@@ -171,7 +171,15 @@ def markdown(results: Sequence[Record], picture: str) -> Iterator[str]:
         yield table(["model", "task", f"{NAMES[LOW]} peaks below it"], rows)
     seeds = sorted({len(result["seeds"]) for result in results})
     cut = " Sentences were sampled." if any("evenly spaced" in note for r in results for note in r["notes"]) else ""
-    yield f"{', '.join(map(str, seeds))} seeds; accuracy ± one standard error over texts.{cut} {results[0]['machine']}."
+    machines = "; ".join(dict.fromkeys(result["machine"] for result in results))
+    devices = ", ".join(sorted({result["cost"]["device"] for result in results}))
+    yield (
+        f"{', '.join(map(str, seeds))} seeds; accuracy ± one standard error over texts.{cut} Computed on {devices}; "
+        f"{machines}."
+    )
+
+
+LEGEND = "Share of each layer in the mix, from pale (0) to dark blue (1). White rows were not run."
 
 
 def drawn(results: Sequence[Record]) -> bytes:
@@ -181,7 +189,8 @@ def drawn(results: Sequence[Record]) -> bytes:
     tasks = [task for task in TASKS if any(result["task"] == task for result in with_mix)]
     n_rows = -(-len(models) // PANELS)
     page = FigurePage()
-    page.resize(1.6 + 3.1 * min(len(models), PANELS), 2.2 * n_rows + 0.2)
+    page.resize(1.6 + 3.1 * min(len(models), PANELS), 2.2 * n_rows + 0.5)
+    page.write(0.2, 0.25, LEGEND, size=9, color=FAINT)
     for number, model in enumerate(models):
         of_task = {result["task"]: result["mix"]["shares"] for result in with_mix if result["model"] == model}
         n_layers = max(len(shares[0]) for shares in of_task.values())
@@ -191,7 +200,7 @@ def drawn(results: Sequence[Record]) -> bytes:
             for task in tasks
         ]
         row, column = divmod(number, PANELS)
-        axes = page.axes(1.35 + 3.1 * column, 0.45 + 2.2 * row, 2.8, 1.2)
+        axes = page.axes(1.35 + 3.1 * column, 0.75 + 2.2 * row, 2.8, 1.2)
         axes.imshow(shares, cmap="YlGnBu", vmin=0, vmax=1, aspect="auto")
         axes.set_yticks(range(len(tasks)), [NAMES[task] for task in tasks] if column == 0 else [""] * len(tasks))
         axes.set_xticks(range(n_layers), [str(layer) for layer in range(n_layers)], fontsize=8, color=FAINT)

@@ -47,6 +47,7 @@ def result(task: str, accuracies: list[float], center: float, *, per_type: float
         "seeds": [0, 1, 2],
         "notes": [],
         "machine": "a machine",
+        "cost": {"device": "cpu"},
     }
 
 
