@@ -160,7 +160,8 @@ class LensFindings(Findings):
                     place.name,
                     str(each.layer),
                     ", ".join(
-                        f"{piece} {value:.3f}" for piece, value in zip(each.pieces, each.probabilities, strict=True)
+                        f"{shown(piece)} {value:.3f}"
+                        for piece, value in zip(each.pieces, each.probabilities, strict=True)
                     ),
                     *_figures(each),
                 ]
@@ -170,9 +171,9 @@ class LensFindings(Findings):
         return [
             [
                 str(each.place),
-                each.name,
-                *([each.target or ""] if self._has_targets else []),
-                each.answer,
+                shown(each.name),
+                *([shown(each.target or "")] if self._has_targets else []),
+                shown(each.answer),
                 f"{each.layers[-1].probabilities[0]:.4f}",
                 str(each.first_layer),
                 str(each.stays_from),
@@ -188,7 +189,8 @@ class LensFindings(Findings):
         charts = [lines_chart(self._curves(), x="layer", y=every or "nats")]
         ranks = [
             Curve(
-                f"{each.name} → {each.answer}", [(layer.layer, math.log10(layer.answer_rank)) for layer in each.layers]
+                f"{shown(each.name)} → {shown(each.answer)}",
+                [(layer.layer, math.log10(layer.answer_rank)) for layer in each.layers],
             )
             for each in self.places
         ]
@@ -208,7 +210,7 @@ class LensFindings(Findings):
             (
                 f"layer {each.layer}",
                 [
-                    ShadedCell(piece, value, f"{value:.4f}", marked=piece == place.answer)
+                    ShadedCell(shown(piece), value, f"{value:.4f}", marked=piece == place.answer)
                     for piece, value in zip(each.pieces, each.probabilities, strict=True)
                 ],
             )
@@ -216,10 +218,10 @@ class LensFindings(Findings):
         ]
         n = len(place.layers[-1].pieces)
         figures = [[f"layer {each.layer}", *_figures(each)] for each in reversed(place.layers)]
-        header = ["", f"rank of {place.answer}", "probability", "entropy", "KL"]
+        header = ["", f"rank of {shown(place.answer)}", "probability", "entropy", "KL"]
         return "\n".join(
             [
-                f"<h2>{escaped(place.name)}: {escaped(place.answer)}</h2>",
+                f"<h2>{escaped(shown(place.name))}: {escaped(shown(place.answer))}</h2>",
                 f"<p>First predicted in layer {place.first_layer}, and in every layer from {place.stays_from} on.</p>",
                 f'<div class="beside">{shaded_cells(["", *map(str, range(1, n + 1))], rows)}',
                 f"{figures_table(header, figures)}</div>",
@@ -233,16 +235,20 @@ class LensFindings(Findings):
             cells = []
             for place in self.places:
                 each = place.layers[number]
-                likeliest = "\n".join(f"{p} {v:.4f}" for p, v in zip(each.pieces, each.probabilities, strict=True))
-                title = f"{likeliest}\n{place.answer}: rank {each.answer_rank:,}"
-                cells.append(ShadedCell(each.pieces[0], each.probabilities[0], title, marked=each.answer_rank == 1))
+                likeliest = "\n".join(
+                    f"{shown(p)} {v:.4f}" for p, v in zip(each.pieces, each.probabilities, strict=True)
+                )
+                title = f"{likeliest}\n{shown(place.answer)}: rank {each.answer_rank:,}"
+                cells.append(
+                    ShadedCell(shown(each.pieces[0]), each.probabilities[0], title, marked=each.answer_rank == 1)
+                )
             rows.append((f"layer {self.places[0].layers[number].layer}", cells))
         explained = "Each column is a mask, and each cell the piece that a layer predicts there."
         if self._has_targets:
-            rows.append((self._in_the_text, [ShadedCell(place.target or "", 0.0) for place in self.places]))
+            rows.append((self._in_the_text, [ShadedCell(shown(place.target or ""), 0.0) for place in self.places]))
             side = "before" if self.backwards else "after"
             explained = f"Each column is a piece of the text, and each cell the piece that a layer predicts {side} it."
-        return shaded_cells(["", *(place.name for place in self.places)], rows) + (
+        return shaded_cells(["", *(shown(place.name) for place in self.places)], rows) + (
             f'<p class="faint">{explained} Darker cells are likelier; framed cells agree with the top layer. Point at '
             "a cell for more.</p>"
         )
@@ -256,6 +262,18 @@ class LensFindings(Findings):
             return list(zip(numbers, means, strict=True))
 
         return [Curve("entropy", mean("entropy")), Curve("KL to the top layer", mean("divergence"))]
+
+
+_BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
+
+
+def shown(piece: str) -> str:
+    """A piece as tables show it: of a character model, a blank is visible.
+
+    >>> shown(" "), shown("Ġthe")
+    ('␣', 'Ġthe')
+    """
+    return _BLANKS.get(piece, piece)
 
 
 def _figures(layer: LayerPrediction) -> list[str]:

@@ -33,6 +33,8 @@ SEVERAL = ("files", "several", "pairs", "grid", "rows")
 """Parsers of options that may be given several times."""
 OWN = "Options"
 """The section of a verb's own options in its help, which comes first."""
+SHARED = ("Reading the input", "Vectors", "Computation")
+"""Sections of options that many verbs have, which come last, in this order."""
 
 
 MEMORY_ADVICE = (
@@ -83,9 +85,10 @@ class Command(click.Command):
             row = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if row is not None:
                 sections.setdefault(getattr(parameter, "section", "") or OWN, []).append(row)
-        for section, rows in sections.items():
+        own = [section for section in sections if section not in SHARED]
+        for section in (*own, *(each for each in SHARED if each in sections)):
             with formatter.section(section):
-                formatter.write_dl(rows)
+                formatter.write_dl(sections[section])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -49,7 +49,7 @@ class WordUsesOptions(IndexOptions):
     top: int = option(10, "Number of context-free neighbors to list.", "N")
     near: int = option(2, "Number of nearest uses to list per use.", "N")
     shown: int = option(8, "Number of uses from the texts in the matrix: those that differ most.", "N")
-    max_uses: int = option(200, "Number of uses from the texts to compare by layer, sampled at random.", "N")
+    max_uses: int = option(200, "Maximum number of uses from the texts to compare by layer, sampled at random.", "N")
     seed: int = option(0, "Seed of the sampling.", "N")
 
     def __post_init__(self) -> None:
