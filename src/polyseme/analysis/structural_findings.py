@@ -152,7 +152,7 @@ class StructuralFindings(Findings):
                 curves.append(Curve(f"{weights} weights", points))
         chain = next(each.share for each in self.layers if each.weights == "chain")
         ends = dict.fromkeys((min(numbered), max(numbered)))
-        return [*curves, Curve("chain", [(float(layer), 100 * chain) for layer in ends])]
+        return [*curves, Curve("chain", [(float(layer), 100 * chain) for layer in ends], dashed=True)]
 
     def _picture(self, drawn: DrawnTree) -> str:
         tree = drawn.tree
@@ -174,7 +174,7 @@ _EXPLAINED: dict[StructuralKind, str] = {
 }
 _LEGEND: dict[StructuralKind, str] = {
     "distance": "The arcs above the words are the treebank's. Those below are predicted: blue if the treebank has "
-    "them, another color if not.",
+    "them, red if not.",
     "depth": "The treebank's depths are gray, the predicted ones blue; the root is at the top.",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Sequence
 
 from polyseme.plots.colors import group_color
@@ -64,10 +65,19 @@ def _places(words: Sequence[str]) -> tuple[list[float], float]:
     """The middle of each word, and the width of all."""
     centers, at = [], _SIDE
     for word in words:
-        size = max(len(word), 2) * _CHARACTER
+        size = max(_columns(word), 2) * _CHARACTER
         centers.append(at + size / 2)
         at += size + _GAP
     return centers, at
+
+
+def _columns(word: str) -> int:
+    """The width of a word in characters; those of Chinese, Japanese and Korean are twice as wide.
+
+    >>> _columns("vase"), _columns("花瓶")
+    (4, 4)
+    """
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in word)
 
 
 def _rise(edge: Edge) -> int:
