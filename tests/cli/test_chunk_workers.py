@@ -127,6 +127,18 @@ def _same(folder: Path, name: str) -> None:
     assert all((one / each).read_bytes() == (other / each).read_bytes() for each in names)
 
 
+def test_a_single_chunk_needs_no_workers(
+    tiny: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunked_job, "CHUNK_CHARACTERS", 1_000_000)
+    outputs = [tmp_path / "alone.parquet", tmp_path / "ray.parquet"]
+    for output, ray in zip(outputs, (None, "local"), strict=True):
+        with pytest.warns(PolysemeWarning) as reported:
+            polyseme.embed(source, model=tiny, field="t", output=output, device="cpu", ray=ray)
+        assert any("without the cluster" in str(each.message) for each in reported) == (ray is not None)
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
 def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
     worker = ChunkWorker()
     with pytest.raises(OutputError, match="that all machines share"):

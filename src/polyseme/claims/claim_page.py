@@ -60,7 +60,7 @@ def claim_page(claim: Claim, result: ClaimResult) -> str:
         figures_table(sweep.columns, sweep.rows(), names=2),
         *(f'<p class="faint">{escaped(line)}</p>' for line in [*sweep.lines(), machine_line(result)]),
         "<h2>All figures, with standard deviations over seeds</h2>",
-        *sweep_charts(sweep.settings, sweep.drawn()),
+        *sweep_charts(sweep.settings, sweep.picture_figures()),
     ]
     return page(claim.text, "\n".join(parts), style=f"{FIGURES_STYLE}\n{SWEEP_CHART_STYLE}\n{_STYLE}")
 

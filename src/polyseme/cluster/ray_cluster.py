@@ -122,7 +122,7 @@ def check_nodes(ray: Any) -> None:
     try:
         nodes = ray.get(probes, timeout=SECONDS_TO_START)
     except ray.exceptions.RayError as error:
-        reason = shortened(" ".join(str(error).split()), 300)
+        reason = shorten(" ".join(str(error).split()), 300)
         raise ClusterError(f"A machine of the cluster does not answer ({reason}). Look at: ray status") from None
     for node in nodes:
         if node["polyseme"] is None:
@@ -171,7 +171,7 @@ def n_local_workers(address: str) -> int | None:
 
 
 def _not_there(address: str, problem: str) -> ClusterError:
-    reason = shortened(problem, 300)
+    reason = shorten(problem, 300)
     if n_local_workers(address) is not None:
         return ClusterError(f"Ray does not start on this machine ({reason}). See its own report with: ray start --head")
     return ClusterError(
@@ -180,7 +180,7 @@ def _not_there(address: str, problem: str) -> ClusterError:
     )
 
 
-def shortened(value: Any, most: int = 24) -> str:
+def shorten(value: Any, most: int = 24) -> str:
     """A value as a text of at most so many characters."""
     text = str(value)
     return text if len(text) <= most else f"{text[:most]}…"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.cluster.chunk_worker import ChunkWorker, comparable
-from polyseme.cluster.ray_cluster import SECONDS_TO_START, check_nodes, connected, shortened
+from polyseme.cluster.ray_cluster import SECONDS_TO_START, check_nodes, connected, shorten
 from polyseme.errors import ClusterError, PolysemeError, PolysemeWarning
 from polyseme.files.chunked_job import Chunk, Job
 from polyseme.files.unfinished_folder import SETTINGS
@@ -48,7 +48,7 @@ class RayWorkers:
             pool = _Pool(ray, self._make_job, self._on_gpu, folder, comparable(settings))
             try:
                 pool.start()
-                yield from pool.stored(chunks)
+                yield from pool.store(chunks)
             finally:
                 pool.end()
 
@@ -140,15 +140,14 @@ class _Pool:
         changed = [name for name in {**own, **settings} if own.get(name) != settings.get(name)]
         if changed:
             shown = [
-                f"{name} is {shortened(own.get(name))} here and {shortened(settings.get(name))} there"
-                for name in changed
+                f"{name} is {shorten(own.get(name))} here and {shorten(settings.get(name))} there" for name in changed
             ]
             raise ClusterError(
                 f"The worker on {host} would compute something else: {'; '.join(shown)}. All machines need the same "
                 "model under the same name, and the same kind of device as the one where the command is started."
             )
 
-    def stored(self, chunks: Iterator[Chunk[Any]]) -> Iterator[Chunk[Any]]:
+    def store(self, chunks: Iterator[Chunk[Any]]) -> Iterator[Chunk[Any]]:
         """The chunks in their order."""
         done: dict[int, Chunk[Any]] = {}
         following = 0

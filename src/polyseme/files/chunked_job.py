@@ -195,14 +195,21 @@ def run_job(
     progress: Progress | None,
     workers: Workers | None = None,
 ) -> None:
-    """See the work through to the output, in this process or by `workers`."""
+    """Compute all chunks and write the output, in this process or by `workers`.
+
+    A single chunk needs no workers. Several are prepared for much work, which may change the last digits of results, so
+    that workers for a single chunk would not give the same output.
+    """
     if workers is not None:
         _refuse_unshared(job, rows)
     report = _Report(progress, rows.total)
     chunks, n_known = _chunks(job, rows)
-    if workers is not None or (n_known > 1 and rows.total is not None and job.can_resume):
+    if n_known > 1 and rows.total is not None and job.can_resume:
         _through_spool(job, chunks, output, force, report, workers)
         return
+    if workers is not None:
+        message = "The input is a single chunk, so this process computes it without the cluster."
+        warnings.warn(message, PolysemeWarning, stacklevel=3)
     with (
         leftover_work(output, job.settings, noun="output", force=force),
         closing(_computed_in_turn(job, chunks, report)) as results,

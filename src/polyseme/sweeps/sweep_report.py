@@ -348,13 +348,13 @@ class Sweep(ShownAsTable):
 
     def picture(self) -> str:
         """An SVG file: every figure against the settings, with the spread over seeds."""
-        return sweep_picture(self.title, self.settings, self.drawn())
+        return sweep_picture(self.title, self.settings, self.picture_figures())
 
     def page(self) -> str:
         """A page with the picture and the table."""
-        return sweep_page(self.title, self.settings, self.drawn(), self.columns, self.rows(), self.lines())
+        return sweep_page(self.title, self.settings, self.picture_figures(), self.columns, self.rows(), self.lines())
 
-    def drawn(self) -> list[PictureFigure]:
+    def picture_figures(self) -> list[PictureFigure]:
         """Every figure with its points, as pictures take it."""
         drawn = []
         for name in self.figures:
