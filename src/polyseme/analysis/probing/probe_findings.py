@@ -13,6 +13,9 @@ from polyseme.plots.figures_table import figures_table, shaded_table
 from polyseme.plots.html_page import escaped
 
 MIX = "mix"
+HEADINGS = {"macro_f1": "macro F1", "code_length": "code length, kbit"}
+OF_MIX = ("center_of_gravity", "expected_layer")
+"""Figures of the mix alone, which the page has in a sentence."""
 
 
 class Confusion(NamedTuple):
@@ -134,13 +137,13 @@ class ProbeFindings(Findings):
         if "random" in everything:
             record["random_weights"] = each.mean("random") if each.has("random") else None
             record["random_weights_sd"] = each.spread("random")
-        for name in () if self.mix is None else ("center_of_gravity", "expected_layer"):
+        for name in () if self.mix is None else OF_MIX:
             record[name] = each.mean(name) if each.has(name) else None
             record[f"{name}_sd"] = each.spread(name)
         return {**record, "majority": self.majority, "per_type": self.per_type}
 
     def header(self) -> Sequence[str]:
-        return [name.replace("_", " ").replace("f1", "F1") for name in self._shown()]
+        return [HEADINGS.get(name, name.replace("_", " ")) for name in self._shown()]
 
     def _shown(self) -> list[str]:
         """The columns of the table: those with values; the baselines have rows of their own."""
@@ -186,7 +189,9 @@ class ProbeFindings(Findings):
 
     def page_body(self) -> str:
         parts = [f"<p>{escaped(self.summary())}</p>", self._chart()]
-        parts.append(figures_table(self.header(), self.rows()))
+        columns = [place for place, name in enumerate(self._shown()) if name not in OF_MIX]
+        table = [[line[place] for place in columns] for line in (self.header(), *self.rows())]
+        parts.append(figures_table(table[0], table[1:]))
         if self.mix is not None:
             parts += ["<h2>Shares of the layers in the mix</h2>", self._shares(), f"<p>{escaped(self._gravity())}</p>"]
         if self.confusions and self.best is not None:
@@ -265,8 +270,8 @@ def spelled(name: str, value: Any, spread: float | None = None) -> str:
     """A figure of the table, with its standard deviation: shares in percent, code lengths in thousands of bits."""
     if value is None or name == "layer":
         return str(value or "")
-    as_they_are = ("compression", "center_of_gravity", "expected_layer")
+    as_they_are = ("compression", *OF_MIX)
     size, digits = (0.001, 1) if name == "code_length" else (1, 2) if name in as_they_are else (100, 1)
     digits = 2 if name == "standard_error" else digits
     beside = "" if spread is None else f" ± {size * spread:.{digits}f}"
-    return f"{size * value:,.{digits}f}{beside}{' kbit' if name == 'code_length' else ''}"
+    return f"{size * value:,.{digits}f}{beside}"
