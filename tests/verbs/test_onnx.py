@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import polyseme
+from forked import run_forked
 from polyseme.errors import MissingPackageError, ModelError, OptionError, OutputError
 from polyseme.exporting import onnx_file
 from polyseme.exporting.onnx_graphs import WordVectors
@@ -69,6 +71,15 @@ def exported(family: str, folder: Path, **options: Any) -> Path:
 def assert_equal(found: Any, expected: Any, bound: float = 1e-5) -> None:
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() <= bound * np.abs(expected).max()
+
+
+def test_onnxruntime_is_loaded_without_its_telemetry(tmp_path: Path) -> None:
+    """It would send to a network, and leave a file with a session's number in the folder for temporary files."""
+    script = "from polyseme.exporting.onnx_file import need_packages; need_packages()"
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    done = run_forked(script, env={**environment, "TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ import contextlib
 import functools
 import json
 import math
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -38,8 +40,14 @@ CHECKED_LENGTHS = ((1,), (2, 9, 5), (13, 1, 30, 2))
 
 def need_packages() -> None:
     """Refuse, before any work, to write a file that could not be checked."""
-    for package in ("onnx", "onnxruntime"):
-        require(package, extra=EXTRA)
+    require("onnx", extra=EXTRA)
+    _onnxruntime()
+
+
+def _onnxruntime() -> ModuleType:
+    """The package onnxruntime, without its telemetry, which sends to a network and leaves a temporary file."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when it is loaded
+    return require("onnxruntime", extra=EXTRA)
 
 
 def write_onnx(graph: Graph, path: Path, description: Mapping[str, Any]) -> float:
@@ -102,7 +110,7 @@ class Session:
     """A file of ours, run by onnxruntime on a CPU."""
 
     def __init__(self, path: Path, *, threads: int | None = None) -> None:
-        runtime = require("onnxruntime", extra=EXTRA)
+        runtime = _onnxruntime()
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # what fails is raised
         if threads is not None:
