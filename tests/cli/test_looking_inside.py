@@ -28,7 +28,7 @@ def test_lens_prints_layers_and_writes_a_page(run: Run, tiny: Path, tmp_path: Pa
 def test_lens_refuses(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
     assert "no mask" in refuse("lens", "Dawn broke", "-m", tiny, "-o", tmp_path / "lens.html", folder=tmp_path)
     assert "must end in .html" in refuse("lens", HOSTILE, "-m", tiny, "-o", tmp_path / "a.pdf", folder=tmp_path)
-    assert "longer" in refuse("lens", "broke " * 60 + "[MASK]", "-m", tiny, folder=tmp_path)
+    assert "Shorten the text" in refuse("lens", "broke " * 60 + "[MASK]", "-m", tiny, folder=tmp_path)
 
 
 def test_attribute_is_for_task_models(run: Run, refuse: Refuse, tiny: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally, forward_flops
 from polyseme.embedding.decoder_stack import decoder_of
-from polyseme.embedding.piece_states import one_row
+from polyseme.embedding.piece_states import batch_of
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.filling.choose_filler import filling_method, sentinels_of
@@ -181,7 +181,7 @@ def _masked(bundle: Bundle, text: str) -> PredictionRow:
         Place(int(place) + framed.offset, f"mask {number}") for number, place in enumerate(encoded.words[:, 0], start=1)
     ]
     spans = _spans_in(framed, encoded.spans)
-    return PredictionRow(bundle.encoder, _output(bundle, "masked"), tokenizer, one_row(bundle, framed), places, spans)
+    return PredictionRow(bundle.encoder, _output(bundle, "masked"), tokenizer, _fitting(bundle, framed), places, spans)
 
 
 def _half(bundle: Bundle, text: str, *, backwards: bool) -> PredictionRow:
@@ -212,7 +212,7 @@ def _next_pieces(bundle: Bundle, text: str, stack: Encoder, output: Output, read
     after = {place: int(predicted[place + step]) for place in range(len(ids)) if 0 <= place + step < len(ids)}
     names = tokenizer.pieces(ids.tolist())
     places = [Place(place, names[place], after.get(place)) for place in range(len(ids))]
-    batch = one_row(bundle, framed)
+    batch = _fitting(bundle, framed)
     batch.segments = None
     return PredictionRow(
         stack,
@@ -249,7 +249,7 @@ def _decoder(bundle: Bundle, text: str, *, sentinels: bool) -> PredictionRow:
         written = [bundle.first_written, *frame.ids[: frame.offset].tolist()]
         written += tokenizer.encode(make_document(before)).ids.tolist()
     with torch.inference_mode():
-        states = bundle.encoder(one_row(bundle, source), layers=[-1])
+        states = bundle.encoder(_fitting(bundle, source), layers=[-1])
     batch = Batch(torch.tensor([written], device=bundle.device), source=states)
     return PredictionRow(
         decoder_of(bundle),
@@ -259,6 +259,17 @@ def _decoder(bundle: Bundle, text: str, *, sentinels: bool) -> PredictionRow:
         [Place(len(written) - 1, "mask 1")],
         np.zeros((len(written), 2), np.int64),
     )
+
+
+def _fitting(bundle: Bundle, framed: Framed) -> Batch:
+    """A row as a batch of its own; refused where it is longer than the model's window."""
+    window = bundle.config.window
+    if window is not None and len(framed.ids) > window:
+        raise InputError(
+            f"The text has {len(framed.ids):,} pieces, special pieces included; the model reads {window:,} at once. "
+            "Shorten the text."
+        )
+    return batch_of(bundle, framed)
 
 
 def _output(bundle: Bundle, name: str) -> Output:
