@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import polyseme
-from polyseme.analysis import attention_maps
+from polyseme.analysis import attention_findings, attention_maps
 from polyseme.analysis.attention_findings import AttentionFindings, strongest
 from polyseme.analysis.attention_maps import AttentionMap, LayerAttention, Unit, read_attention, rollout, to_units
 from polyseme.analysis.word_attention import to_words
@@ -206,6 +206,19 @@ def test_all_forms_have_every_weight(tmp_path: Path) -> None:
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "http" not in page.replace("http-equiv", "")
     assert page.count("<script>") == 1
+
+
+def test_the_summary_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = polyseme.attention(SENTENCE, model=tiny_model("bert"))
+    read: list[int] = []
+
+    def counted(each: AttentionMap, layer: LayerAttention) -> Any:
+        read.append(layer.layer)
+        return strongest(each, layer)
+
+    monkeypatch.setattr(attention_findings, "strongest", counted)
+    assert {len(row) for row in found.rows()} == {len(found.header())}
+    assert read == [1, 2, 3]
 
 
 def test_a_layer_is_told_by_where_it_looks_and_its_strongest_link() -> None:

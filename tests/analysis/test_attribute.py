@@ -179,13 +179,14 @@ def test_records_of_several_texts(folders: dict[str, Path], tmp_path: Path) -> N
     assert findings.texts[1].probability == pytest.approx(prediction.probability, rel=1e-4)
     other = polyseme.attribute("Dawn broke.", model=folders["classify"], label="so-so", method="gradient-x-input")
     assert {each["label"] for each in other.records()} == {"so-so"}
-    assert "sum of all: +" in other.html() or "sum of all: -" in other.html()
+    assert "sum of all: +" in other.html() or "sum of all: −" in other.html()
     assert "error" not in other.html()
 
 
 def test_a_pair_a_tag_and_a_number(folders: dict[str, Path]) -> None:
     pair = polyseme.attribute(["The vase broke", "Dawn"], model=folders["pair"], steps=4)
     assert [each["side"] for each in pair.records()] == [1, 1, 1, 2]
+    assert pair.data == "“The vase broke” and “Dawn”"
     tag = polyseme.attribute("The vase broke", model=folders["tag"], word="broke", steps=4)
     assert " at broke" in tag.html()
     number = polyseme.attribute("The vase broke", model=folders["number"], steps=4)

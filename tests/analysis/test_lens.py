@@ -129,6 +129,9 @@ def test_layers_of_another_width_are_left_out_and_reported() -> None:
 def test_a_page_of_many_places_is_a_grid() -> None:
     page = polyseme.lens(f"{HOSTILE} broke", model=tiny_model("gpt2")).html()
     assert "next in the text" in page
+    masks = polyseme.lens("[MASK] [MASK] [MASK] [MASK]", model=tiny_model("bert"))
+    assert "next in the text" not in masks.html()
+    assert {len(row) for row in masks.rows()} == {len(masks.header())}
     assert "<script" not in page
     assert "&lt;script&gt;" in page
 

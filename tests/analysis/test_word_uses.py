@@ -118,6 +118,7 @@ def test_a_draw_is_reported_and_repeatable(model: Model) -> None:
     assert first.records() == second.records()
     assert "2 of its 5 uses were sampled." in first.notes
     assert first.seeds == (3,)
+    assert (first.layer, polyseme.uses("broke", model=model, source=TEXTS, layer="mean:0:1").layer) == ("3", "mean:0:1")
 
 
 @pytest.mark.parametrize("family", ["static", "elmo", "gpt2"])
