@@ -258,7 +258,7 @@ class Model:
         judged = later("polyseme.transfer.predict_inputs").predict_inputs(
             model, card, inputs_of(options.texts), columns=named(options), reading={"fields": fields}
         )
-        return ResultList(judged.predictions, later("polyseme.tasks.kind").predictions_table)
+        return ResultList(judged.predictions, later("polyseme.tasks.predictions").predictions_table)
 
     @cached_property
     def task_model(self) -> tuple[TaskModel, dict[str, Any]]:
