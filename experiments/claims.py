@@ -295,8 +295,8 @@ def markdown() -> str:
     summary = (
         f"{len(CLAIMS)} claims; {len(results)} results of {sum(bool(report.results) for report in reports)} claims: "
         f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. What was computed for them took "
-        f"{minutes['a GPU']:.0f} minutes of an H200 and {minutes['a CPU']:.0f} minutes on single CPU cores, by the clock "
-        "and beside other work, as far as ledgers were kept."
+        f"{minutes['a GPU']:.0f} minutes of an H200 and {minutes['a CPU']:.0f} minutes on single CPU cores, by "
+        "the clock and beside other work, as far as ledgers were kept."
     )
     impossible = [[each.text, each.source, each.reason] for each in NOT_SHOWN]
     parts = [summary, table(head, rows), "Not tried, since it cannot be shown honestly here:"]

@@ -206,6 +206,19 @@ def test_a_result_has_the_version_of_its_runs(claim: tuple[Claim, list[str]]) ->
     assert ClaimReport(claim=ours, results=[result]).verdict == "not shown (small, polyseme 0.0.9)"
 
 
+def test_notes_of_a_measurement_are_kept(tmp_path: Path) -> None:
+    lab = Lab(claim="ten-beats-five", folder=tmp_path, data=Path(), n_seeds=1, device="cpu")
+    notes: list[str] = []
+
+    def figures() -> Figures:
+        notes.append("ten, seed 0: no better on dev than majority label.")
+        return {SCORE: Figure(value=0.1)}
+
+    for _ in range(2):  # measured, then read
+        measured = lab.measure("ten", 0, figures, notes=notes)
+        assert measured.notes == ("ten, seed 0: no better on dev than majority label.",)
+
+
 def test_pretraining_is_a_row_of_its_own() -> None:
     run = RunResult(name="run", settings={ROW: "LM"}, seed=0, folder="runs/LM", cost=RunCost(seconds=60.0))
     [row] = pretraining_rows([run])

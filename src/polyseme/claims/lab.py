@@ -109,7 +109,9 @@ class Lab:
             for seed in self.seeds
         ]
 
-    def measure(self, row: str, seed: int, figures: Callable[[], Figures], *, shared: str = "") -> RunResult:
+    def measure(
+        self, row: str, seed: int, figures: Callable[[], Figures], *, shared: str = "", notes: Sequence[str] = ()
+    ) -> RunResult:
         """A row that no sweep has, with one seed: figures and cost, which are computed once and stored.
 
         Args:
@@ -117,6 +119,7 @@ class Lab:
             seed: the seed.
             figures: a function that computes the figures.
             shared: the name under which several claims share the measurement; empty: only this claim uses it.
+            notes: what readers must know of the figures; `figures` may add to it.
         """
         name = f"{shared or self.claim}.{row}.{seed}".replace("/", "-")
         file = self.folder / MEASURED / f"{name}.json"
@@ -136,6 +139,7 @@ class Lab:
                 state="finished",
                 figures=values,
                 cost=RunCost.of(ledger),
+                notes=tuple(notes),
                 version=__version__,
             )
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -149,13 +153,16 @@ class Lab:
             ) from None
 
     def finetune(self, row: str, seed: int, task: str, *, shared: str = "", **options: Any) -> RunResult:
-        """A row that is a model fitted to a task, with that seed."""
+        """A row that is a model fitted to a task, with that seed; a note says if it learned nothing."""
+        notes: list[str] = []
 
         def figures() -> Figures:
             report = finetune(task, data=self.tasks, seeds=[seed], device=self.device, **options)
+            if report.n_failed:
+                notes.append(f"{row}, seed {seed}: no better on dev than {report.baseline_name or 'knowing no text'}.")
             return finetuning_figures(report, task)
 
-        return self.measure(row, seed, figures, shared=shared)
+        return self.measure(row, seed, figures, shared=shared, notes=notes)
 
     def _device(self) -> str:
         return str(find_device(self.device))
