@@ -220,6 +220,9 @@ def test_a_word_that_occurs_several_times_is_reported(folders: dict[str, Path]) 
     findings = polyseme.attribute("the vase and the crane", word="the", model=folders["tag"], steps=3)
     assert findings.texts[0].tagged == 0
     assert "'the' occurs 2 times in 'the vase and the crane'; the tag of the first" in findings.notes[0]
+    second = polyseme.attribute("the vase and the crane", word="the", occurrence=2, model=folders["tag"], steps=3)
+    assert second.texts[0].tagged == 3
+    assert not any("occurs" in note for note in second.notes)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +232,8 @@ def test_a_word_that_occurs_several_times_is_reported(folders: dict[str, Path]) 
         ("classify", {"texts": "Dawn", "word": "Dawn"}, OptionError, "labels whole texts"),
         ("tag", {"texts": "Dawn broke"}, OptionError, "Name the word"),
         ("tag", {"texts": "Dawn broke", "word": "brok"}, InputError, "does not occur.*Did you mean 'broke'"),
+        ("tag", {"texts": "Dawn broke", "word": "Dawn", "occurrence": 2}, InputError, "occurs once .*occurrence 2"),
+        ("tag", {"texts": "Dawn broke", "occurrence": 2}, OptionError, "is for a word"),
         ("pair", {"texts": "Dawn broke"}, InputError, "two texts together. Name both. Got 1"),
         ("number", {"texts": "Dawn", "label": "good"}, OptionError, "It predicts numbers"),
         ("classify", {"texts": "Dawn", "steps": 0}, OptionError, "at least 1"),

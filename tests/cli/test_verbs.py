@@ -243,6 +243,7 @@ SOME_VALUE = {
     "pieces": True,
     "rollout": True,
     "word": "broke",
+    "occurrence": 2,
     "baseline": "mask",
     "steps": 15,
     "unit": "arcs",

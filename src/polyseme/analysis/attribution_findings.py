@@ -21,6 +21,7 @@ from polyseme.result_tables import cell
 from polyseme.tasks.items import Item
 from polyseme.tasks.kind import given_words
 from polyseme.tasks.predictions import Prediction
+from polyseme.text.word_forms import times
 from polyseme.transfer.predict_files import Predictor
 from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress
@@ -191,6 +192,7 @@ def attribute_items(
     method: Method,
     steps: int,
     baseline: Baseline | None,
+    occurrence: int = 1,
     progress: Progress | None = None,
 ) -> AttributionFindings:
     """What each word of each item adds to the score of a label: the predicted one, unless one is named."""
@@ -206,7 +208,7 @@ def attribute_items(
     texts = []
     tally = Tally()
     for number, (item, prediction) in enumerate(zip(items, predictions, strict=True)):
-        tagged = _tagged_word(attributor, item, word, notes)
+        tagged = _tagged_word(attributor, item, word, occurrence, notes)
         read = attributor.read(item, tagged)
         chosen, probability, pick = _target(model, prediction, label, tagged, read.first_word)
         attributed = attributor.attribute(read, pick, method=method, steps=steps)
@@ -244,7 +246,7 @@ def attribute_items(
     )
 
 
-def _tagged_word(attributor: Attributor, item: Item, word: str | None, notes: list[str]) -> int | None:
+def _tagged_word(attributor: Attributor, item: Item, word: str | None, occurrence: int, notes: list[str]) -> int | None:
     """The number of the word whose tag is attributed; None: the whole text is labeled."""
     if not attributor.kind.labels_words:
         if word is not None:
@@ -260,12 +262,17 @@ def _tagged_word(attributor: Attributor, item: Item, word: str | None, notes: li
         raise InputError(
             f"The word {word!r} does not occur in {cell(item.text)!r}. {nearest(word, dict.fromkeys(words))}"
         )
-    if words.count(word) > 1:
-        notes.append(
-            f"The word {word!r} occurs {words.count(word)} times in {cell(item.text)!r}; the tag of the first is "
-            "attributed."
+    places = [place for place, each in enumerate(words) if each == word]
+    if occurrence > len(places):
+        raise InputError(
+            f"The word {word!r} occurs {times(len(places))} in {cell(item.text)!r}. Got occurrence {occurrence}."
         )
-    return words.index(word)
+    if len(places) > 1 and occurrence == 1:
+        notes.append(
+            f"The word {word!r} occurs {times(len(places))} in {cell(item.text)!r}; the tag of the first is "
+            "attributed, unless --occurrence (occurrence=…) names another."
+        )
+    return places[occurrence - 1]
 
 
 def _target(

@@ -35,6 +35,7 @@ class AttributeOptions(AnalysisOptions):
     )
     label: str | None = option(None, "Label whose score to attribute.", "LABEL", default="the predicted one")
     word: str | None = option(None, "For taggers: the word whose tag to attribute.", "WORD", default="none")
+    occurrence: int = option(1, "Which occurrence of --word in the text, counted from 1.", "N")
     method: Method = option(
         "integrated-gradients", "Attribution method: integrated-gradients or gradient-x-input.", "METHOD"
     )
@@ -53,6 +54,10 @@ class AttributeOptions(AnalysisOptions):
             check_choice("baseline", self.baseline, get_args(Baseline))
         if self.steps < 1:
             raise OptionError(f"The number of steps must be at least 1. Got {self.steps} instead.")
+        if self.occurrence < 1:
+            raise OptionError(f"Occurrences of a word are counted from 1. Got {self.occurrence} instead.")
+        if self.occurrence > 1 and self.word is None:
+            raise OptionError("The option 'occurrence' is for a word. Name it with --word (word=…), or leave both out.")
         if bool(self.texts) == (self.source is not None):
             raise OptionError(
                 "Name one text or several, or a file of them: attribute TEXT, or --in FILE (source=…), and not both."

@@ -38,7 +38,8 @@ def attribute(options: AttributeOptions) -> AttributionFindings:
     items = read_items(model, card, inputs, columns=Columns(), reading={})
     if not items:
         raise InputError("The input has no text.")
-    settings = {each: getattr(options, each) for each in ("label", "word", "method", "steps", "baseline", "progress")}
+    names = ("label", "word", "occurrence", "method", "steps", "baseline", "progress")
+    settings = {each: getattr(options, each) for each in names}
     findings = attribute_items(model, items, name=name, data=_described(items, files), **settings)
     if options.output is not None:
         findings.save(options.output, force=options.force)
