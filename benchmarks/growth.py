@@ -8,7 +8,7 @@ Texts are the files that `--texts` names, or those of POLYSEME_DATA's `corpus`. 
 size of a job runs in a process of its own, on one thread, after the smallest size has run there once, not measured.
 CPU time is that of all threads and child processes; it is what is fitted, since the machine may be busy, and time by
 the clock stands beside it. Memory is the peak of resident memory, as the kernel counts it, and the same without pages
-of mapped files, looked at every 0.02 s. Each job has a file in `experiments/results/growth` (`--results`); inputs,
+of mapped files, looked at every 0.05 s. Each job has a file in `experiments/results/growth` (`--results`); inputs,
 indexes and models, six gigabytes in all, are kept in `--work`.
 
 The rule, from before the runs. *Time* is linear if the slope of log CPU time against log size, by least squares over

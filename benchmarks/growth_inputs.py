@@ -9,10 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 import lzma
+import os
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ WORDS_PER_ROW = 8
 QUERY = "The keys were [in] the drawer of the desk."
 WIDTH_OF_USES = 384
 """Of the vectors in an index: as wide as MiniLM's."""
+USES_PER_SHARD, ROWS_TOGETHER = 100_000, 512
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "bert": ("wordpiece", ()),
     "gpt2": ("byte-bpe", ("causal",)),
@@ -146,16 +150,19 @@ class Place:
         return self.made(f"corpus-{tokenizer}-{vocab_size}-{n}", make)
 
     def vectors(self, n: int) -> Path:
-        """A file of vectors as embed writes it, of so many words, with vectors that are drawn at random."""
+        """Shards of vectors as embed writes them, of so many words, with vectors that are drawn at random."""
 
         def make(path: Path) -> None:
-            embedded = self.made("embedded.parquet", self._embed_few)
-            provenance = read_provenance(embedded)
-            with open_writer(path, provenance=provenance) as writer:
-                for documents in random_documents(self.lines(n // WORDS_PER_ROW)):
-                    writer.write(documents)
+            provenance = read_provenance(self.made("embedded.parquet", self._embed_few))
+            rows, size = self.lines(n // WORDS_PER_ROW), USES_PER_SHARD // WORDS_PER_ROW
+            path.mkdir()
+            shards = []
+            for number, start in enumerate(range(0, len(rows), size)):
+                shard, part = path / f"part-{number:05}.parquet", rows[start : start + size]
+                shards.append(partial(write_vectors, shard, part, provenance, start))
+            in_processes(shards)
 
-        return self.made(f"vectors-{n}.parquet", make)
+        return self.made(f"vectors-{n}", make)
 
     def _embed_few(self, path: Path) -> None:
         polyseme.embed(self.rows(1_000), output=path, model=self.model("bert", width=WIDTH_OF_USES))
@@ -170,23 +177,43 @@ class Place:
         return self.made(f"index-{n}", lambda path: self.build_index(n, path))
 
 
-def random_documents(rows: Sequence[str], seed: int = 0, n_together: int = 512) -> Iterator[list[Embedded]]:
+def write_vectors(path: Path, rows: Sequence[str], provenance: Mapping[str, Any], start: int) -> None:
     """Rows with vectors: half of each is its word's, half is drawn for each use."""
-    rng, widths = np.random.default_rng(seed), WIDTH_OF_USES
+    rng = np.random.default_rng(start)
     of_words: dict[str, Any] = {}
-    for start in range(0, len(rows), n_together):
-        documents = []
-        for number, row in enumerate(rows[start : start + n_together], start=start + 1):
+    with open_writer(path, provenance=provenance) as writer:
+        documents: list[Embedded] = []
+        for number, row in enumerate(rows, start=start + 1):
             document = to_document(row.split(), number)
             for word in document.words:
                 if word not in of_words:
-                    of_words[word] = rng.standard_normal(widths, dtype=np.float32)
-            own = np.stack([of_words[word] for word in document.words])
-            vectors = own + rng.standard_normal(own.shape, dtype=np.float32)
+                    own = np.random.default_rng([*word.encode()])
+                    of_words[word] = own.standard_normal(WIDTH_OF_USES, dtype=np.float32)
+            vectors = np.stack([of_words[word] for word in document.words])
+            vectors += rng.standard_normal(vectors.shape, dtype=np.float32)
             offsets = np.array([(word.start, word.end) for word in document.words])
             about = {"text": document.text, "words": document.words, "id": str(number)}
             documents.append(Embedded(**about, offsets=offsets, vectors=vectors))
-        yield documents
+            if len(documents) == ROWS_TOGETHER or number == start + len(rows):
+                writer.write(documents)
+                documents = []
+
+
+def in_processes(works: Iterable[Callable[[], object]]) -> None:
+    """Do each of these in a forked process, all at once; end if one fails."""
+    pids = []
+    for work in works:
+        pids.append(os.fork())
+        if not pids[-1]:
+            try:
+                work()
+            except BaseException:  # noqa: BLE001 - nothing may leave a forked process but its exit code
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+    statuses = [os.waitpid(pid, 0)[1] for pid in pids]  # all are waited for
+    if any(statuses):
+        raise SystemExit(1)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

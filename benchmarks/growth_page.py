@@ -23,6 +23,8 @@ GROUPS = {
     "shape": "Vocabulary and layers",
     "uses": "Uses in an index",
 }
+LEFT_OUT = " so far"
+"""After the sizes of a job whose largest one is not measured."""
 Point = Mapping[str, float]
 
 # Sizes of a picture in inches; of type, in points.
@@ -87,6 +89,11 @@ def memory_verdict(points: Sequence[Point]) -> str:
     return "flat" if last["private"] - first["private"] <= max(FLAT_SHARE * added, FLAT_BYTES) else "grows"
 
 
+def is_complete(name: str, points: Sequence[Point]) -> bool:
+    """Whether the largest size was measured; without it, the upper half is not that of the rule."""
+    return max(each["size"] for each in points) >= JOBS[name].sizes[-1]
+
+
 def is_expected(name: str, points: Sequence[Point]) -> bool:
     """Whether time and memory grow no more than was expected before the runs."""
     job = JOBS[name]
@@ -121,18 +128,18 @@ def group_table(results: Mapping[str, Sequence[Point]], group: str) -> str:
     rows = []
     for name, points in of_group(results, group).items():
         job, last = JOBS[name], max(points, key=lambda point: point["size"])
-        smallest = min(each["size"] for each in points)
+        complete, smallest = is_complete(name, points), min(each["size"] for each in points)
         rows.append(
             [
                 name,
-                f"{smallest:,.0f} … {last['size']:,.0f} {job.unit}s",
+                f"{smallest:,.0f} … {last['size']:,.0f} {job.unit}s{'' if complete else LEFT_OUT}",
                 f"{seconds(last['cpu_seconds'])} per {job.per}",
                 f"{time_line(points).slope:.2f}",
-                verdict(time_verdict(points), job.time),
+                verdict(time_verdict(points), job.time) if complete else "",
                 mebibytes(last["peak"]),
                 mebibytes(last["private"]),
                 f"{max(memory_line(points).slope, 0):,.0f}",
-                verdict(memory_verdict(points), job.memory),
+                verdict(memory_verdict(points), job.memory) if complete else "",
             ]
         )
     head = ["job", "sizes", "CPU time at the largest", "exponent", "time"]
@@ -167,10 +174,13 @@ def of_group(results: Mapping[str, Sequence[Point]], group: str) -> dict[str, Se
 
 def markdown(results: Mapping[str, Sequence[Point]], pictures: Mapping[str, str], machine: str) -> Iterator[str]:
     """All groups, each with its picture."""
-    fitted = [name for group in GROUPS for name in of_group(results, group)]
-    as_expected = [name for name in fitted if is_expected(name, results[name])]
-    others = ", ".join(name for name in fitted if name not in as_expected)
-    yield f"{len(as_expected)} of {len(fitted)} jobs grow as expected{f'; not so: {others}' if others else ''}."
+    fitted = {name: points for group in GROUPS for name, points in of_group(results, group).items()}
+    complete = [name for name, points in fitted.items() if is_complete(name, points)]
+    others = [name for name in complete if not is_expected(name, fitted[name])]
+    text = f"{len(complete) - len(others)} of {len(complete)} jobs grow as expected"
+    text += f"; not so: {', '.join(others)}" if others else ""
+    left = [name for name in fitted if name not in complete]
+    yield f"{text}. No verdict, since larger sizes are not measured yet: {', '.join(left)}." if left else f"{text}."
     for group, title in GROUPS.items():
         if not of_group(results, group):
             continue

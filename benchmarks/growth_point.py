@@ -23,20 +23,24 @@ from growth_jobs import JOBS, Job, Seconds, cpu_seconds
 from measure import machine
 
 PAGE_BYTES = resource.getpagesize()
-SAMPLE_SECONDS = 0.02
+SAMPLE_SECONDS = 0.05
 
 
 def measure(job: Job, size: int, place: Place) -> dict[str, float]:
-    """Seconds and memory of one call; `private` is memory that is not pages of mapped files."""
+    """Seconds and memory of one call; `private` is memory that is not pages of mapped files.
+
+    The CPU time of looking at memory is not counted, except in steps of training, which measure themselves.
+    """
     call = job.prepare(place, size)
     if job.warms_up:
         job.prepare(place, job.sizes[0]).run()
     before, private = resident()
-    privates, ended = [private], threading.Event()
+    privates, ended, of_sampling = [private], threading.Event(), [0.0]
 
     def sample() -> None:
         while not ended.wait(SAMPLE_SECONDS):
             privates.append(resident()[1])
+            of_sampling[0] = time.thread_time()
 
     thread = threading.Thread(target=sample)
     forget_peak()
@@ -44,7 +48,8 @@ def measure(job: Job, size: int, place: Place) -> dict[str, float]:
     cpu, wall = cpu_seconds(), time.perf_counter()
     result = call.run()
     privates.append(resident()[1])  # while the result is there
-    spent = Seconds((cpu_seconds() - cpu) / call.n_times, (time.perf_counter() - wall) / call.n_times)
+    cpu, wall = cpu_seconds() - cpu - of_sampling[0], time.perf_counter() - wall
+    spent = Seconds(cpu / call.n_times, wall / call.n_times)
     peak = peak_bytes()
     ended.set()
     thread.join()
