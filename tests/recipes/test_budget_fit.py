@@ -215,7 +215,7 @@ def test_the_rules_are_written_down_as_they_are(where: str) -> None:
     for said in (
         f"{Scaling().length} pieces, on a CPU {Scaling().cpu_length}",
         f"{BATCH:,} pieces · (D / {BATCH_AT:.0e})^{BATCH_POWER}".replace("e+0", "e"),
-        f"{SMALLEST['cuda']:,} pieces on a GPU, so that it is busy; {SMALLEST['cpu']:,} on a CPU",
+        f"{SMALLEST['cuda']:,} pieces on a GPU, to keep it busy; {SMALLEST['cpu']:,} on a CPU",
         f"{STEP_SECONDS:g} s of work on a CPU",
         f"{Scaling().rate:g} / √width for AdamW, {Scaling().matrix_factor:g} times that for the matrices",
         f"a warmup of {WARMUP_STEPS} steps",

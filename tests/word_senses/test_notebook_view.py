@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyseme.plots.colors import ramp, to_hex
+from polyseme.plots.html_page import with_ended_directions
 from polyseme.plots.word_uses import Keyword
 from polyseme.text.words import split_words
 from polyseme.types import Word
@@ -132,7 +133,7 @@ def test_hostile_text_is_only_text(hostile: str) -> None:
     given = [colored(hostile, chosen=0), ColoredText(hostile, [Word(hostile, 0, len(hostile))], [0.5])]
     found = read(*given, use=Keyword(hostile, hostile, hostile), more=hostile, note=hostile)
     assert found.is_harmless
-    shown = re.sub("[\x00-\x08\x0b-\x1f]", "\ufffd", hostile)
+    shown = with_ended_directions(re.sub("[\x00-\x08\x0b-\x1f]", "\ufffd", hostile))
     assert found.paragraphs == [shown.strip(), shown]
     assert found.text.count(shown) >= 6
 

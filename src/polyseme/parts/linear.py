@@ -52,7 +52,8 @@ def _suits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and type(weight) in (Tensor, nn.Parameter)
         and (bias is None or bias.dtype == torch.float32)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.jit.is_tracing()  # an exported graph must have products that other programs know
+        # An exported graph must have products that other programs know.
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         and onednn_pays()
     )
 

@@ -8,7 +8,7 @@ budget, the device, the size of the text and of the model, the rules here decide
 | pieces D of the whole run | the budget; of time, by a share (`UTILIZATION`) of the device's speed of products |
 | length of rows | 128 pieces, on a CPU 64, unless the recipe has its own; at most what the model reads |
 | batch | 65,536 pieces · (D / 6e8)^0.8, as a power of two of rows |
-| … at least | 65,536 pieces on a GPU, so that it is busy; 2,048 on a CPU (AWD-LSTM: 5,600 and 512) |
+| … at least | 65,536 pieces on a GPU, to keep it busy; 2,048 on a CPU (AWD-LSTM: 5,600 and 512) |
 | … at most | 2 s of work on a CPU; an eighth of the text |
 | learning rate | 0.04 / √width for AdamW, 2.5 times that for the matrices, which Muon moves; T5 has its own |
 | schedule | a warmup of 200 steps, at most a twentieth; constant; linear to zero over the second half |
