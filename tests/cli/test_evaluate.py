@@ -209,7 +209,7 @@ def test_every_row_of_the_table_has_files_or_two_sides() -> None:
         (["nowhere.csv"], "There is no file or folder nowhere.csv"),
         (["blimp", "--data", "pairs.csv"], "there is no field 'sentence_good'"),
         (["pairs.csv", "--data", "pairs.csv"], "leave out --data (data='pairs.csv')"),
-        (["pairs.csv", "-o", "r.txt"], "A report is written as .json"),
+        (["pairs.csv", "-o", "r.txt"], "must end in .json"),
         (["pairs.csv", "--hide", "x"], "There is no way 'x'"),
         (["half.csv"], "line 3: 'bad' is missing or empty"),
         (["notes.md"], "ends in none of the endings"),

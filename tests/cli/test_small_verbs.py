@@ -64,7 +64,7 @@ def test_show_draws_who_sees_whom_and_the_positions(run: Run, tiny: Path, tmp_pa
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (("-o", "show.png"), r"must end in .html or .svg. Got 'show.png' instead"),
+        (("-o", "show.png"), r"must end in .html, .svg. Got 'show.png' instead"),
         (("--length", "6"), r"The length is that of the pictures. Name an output file"),
         (("-o", "show.svg", "--length", "1"), r"from 2 to 256 pieces. Got 1 instead"),
         (("-o", "show.svg", "--length", "250"), r"The model reads \d+ pieces at once. Got a length of 250 instead"),

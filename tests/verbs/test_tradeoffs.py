@@ -105,7 +105,7 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
         ([file, "-m", folder, "--items", "0"], "at least 1"),
         ([file, "-m", folder, "--also", tmp_path / "tags"], "for another task"),
         ([file, "-m", folder, "-o", tmp_path / "there.html"], "there.html"),
-        ([file, "-m", folder, "-o", tmp_path / "a.doc"], "A report is written as"),
+        ([file, "-m", folder, "-o", tmp_path / "a.doc"], "must end in"),
         ([tmp_path / "none.csv", "-m", folder], "none.csv"),
         ([unlabeled, "-m", folder], "b.csv"),
     ):

@@ -6,26 +6,20 @@ table, the files and the statement of model, data, seeds and cost are the same f
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
 from polyseme import __version__
 from polyseme.cost import Cost
-from polyseme.errors import OptionError
-from polyseme.files.atomic import check_output, whole_file
+from polyseme.files.atomic import AnyPath
+from polyseme.files.result_formats import Formats, check_result_output, json_text, table_text, write_result
 from polyseme.packaged_models import model_name
 from polyseme.plots.figures_table import FIGURES_STYLE
 from polyseme.plots.html_page import escaped, framed_page, page
 from polyseme.result_tables import ShownAsTable, Table, cell
 
-AnyPath = str | PathLike[str]
 _STYLE = """
 .sources { margin-top: 2rem; padding-top: .6rem; border-top: 1px solid var(--line) }
 .sources dt { float: left; clear: left; width: 5rem } .sources dd { margin-left: 5rem }
@@ -126,8 +120,7 @@ class Findings(ShownAsTable):
     def save(self, output: AnyPath, *, force: bool = False) -> None:
         """Write a page (.html), JSON (.json) or a table (.tsv, .csv), whole or not at all."""
         check_findings_output(output, force=force)
-        with whole_file(output, force=force) as path:
-            path.write_bytes(FORMATS[Path(output).suffix.lower()](self))
+        write_result(self, output, FORMATS, force=force)
 
 
 def quoted(text: str) -> str:
@@ -150,36 +143,13 @@ def signed(value: float, digits: int) -> str:
 
 def check_findings_output(output: AnyPath | None, *, force: bool, inputs: Sequence[AnyPath] = ()) -> None:
     """Refuse an output that could not be written; to be called before any work."""
-    if output is None:
-        return
-    if Path(output).suffix.lower() not in FORMATS:
-        raise OptionError(f"The output must end in {', '.join(FORMATS)}. Got {str(output)!r} instead.")
-    check_output(output, force=force, inputs=inputs)
+    check_result_output(output, FORMATS, force=force, inputs=inputs)
 
 
-def _page(findings: Findings) -> bytes:
-    return findings.html().encode("utf-8")
-
-
-def _json(findings: Findings) -> bytes:
-    return (json.dumps(findings.to_json(), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _separated(delimiter: str) -> Callable[[Findings], bytes]:
-    def write(findings: Findings) -> bytes:
-        records, written = findings.records(), io.StringIO()
-        writer = csv.DictWriter(written, list(next(iter(records), {})), delimiter=delimiter, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
-        return written.getvalue().encode("utf-8", "surrogatepass")
-
-    return write
-
-
-FORMATS: Mapping[str, Callable[[Findings], bytes]] = {
-    ".html": _page,
-    ".json": _json,
-    ".tsv": _separated("\t"),
-    ".csv": _separated(","),
+FORMATS: Formats = {
+    ".html": lambda findings: findings.html(),
+    ".json": lambda findings: json_text(findings.to_json()),
+    ".tsv": lambda findings: table_text(findings.records(), "\t"),
+    ".csv": lambda findings: table_text(findings.records()),
 }
 """How findings are written, by the ending of the file's name."""

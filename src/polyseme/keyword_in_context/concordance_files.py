@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.cells import cell_len
 
-from polyseme.errors import OptionError
-from polyseme.files.atomic import AnyPath, check_output, whole_file
+from polyseme.files.result_formats import Formats, json_text
 from polyseme.keyword_in_context.keyword_lines import Concordance
 from polyseme.plots.concordance_page import PageLine, concordance_page
 from polyseme.plots.word_uses import Keyword, shown_keyword
@@ -26,19 +24,6 @@ ORDERS = {
     "sense": "sense",
 }
 """As the page names them."""
-
-
-def check_concordance_output(output: AnyPath, *, force: bool) -> None:
-    """Refuse an output to which no concordance could be written. Call this before any work."""
-    if Path(output).suffix.lower() not in WRITERS:
-        raise OptionError(f"The output must end in {', '.join(WRITERS)}. Got {str(output)!r} instead.")
-    check_output(output, force=force)
-
-
-def write_concordance(result: Concordance, output: AnyPath, *, force: bool = False) -> None:
-    """Write a concordance as `.txt`, `.csv`, `.html` or `.json`, atomically."""
-    with whole_file(output, force=force) as path:
-        path.write_bytes(WRITERS[Path(output).suffix.lower()](result).encode("utf-8", "surrogatepass"))
 
 
 def text_lines(result: Concordance) -> Iterator[Keyword]:
@@ -89,14 +74,9 @@ def _html(result: Concordance) -> str:
     return concordance_page(result.query, result.headline, lines, order=ORDERS[result.sort], notes=[result.explanation])
 
 
-def _json(result: Concordance) -> str:
-    return json.dumps(asdict(result), ensure_ascii=False, indent=1, default=str) + "\n"
-
-
-WRITERS: Mapping[str, Callable[[Concordance], str]] = {
+FORMATS: Formats = {
     ".txt": lambda result: "".join(f"{''.join(line)}\n" for line in text_lines(result)),
     ".csv": _csv,
     ".html": _html,
-    ".json": _json,
+    ".json": lambda result: json_text(asdict(result), default=str),
 }
-"""By the extension of the output."""

@@ -9,22 +9,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 from polyseme.errors import OptionError
-from polyseme.extras import require
-from polyseme.files.atomic import check_output, whole_file
+from polyseme.files.result_formats import Formats, json_text
 from polyseme.metrics.evaluation_report import Line, Report, notes_of, spelled, title_of
 from polyseme.plots.charts import BARS_STYLE, CHART_STYLE, Bar, Curve, bars_figure, bars_table, lines_chart
 from polyseme.plots.curve_figure import curves_figure
 from polyseme.plots.html_page import escaped, page
 from polyseme.plots.similarity_heatmaps import figure_bytes
 
-AnyPath = str | PathLike[str]
 MOST_BARS = 80
 """The most groups that a picture shows; of more, it shows the wider ones above them."""
 MOST_CURVES = 20
@@ -39,21 +35,6 @@ table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .
 .figures tr.all td { font-weight: 650 } .figures tr.wide td { background: var(--soft) }
 table.points td, table.points th { text-align: right }
 """.strip()
-
-
-def check_report_output(output: AnyPath, *, force: bool) -> None:
-    """Refuse an output that could not be written; to be called before any work."""
-    if _ending(output) not in FORMATS:
-        raise OptionError(f"A report is written as {', '.join(FORMATS)}. Got {str(output)!r} instead.")
-    if _ending(output) in (".png", ".svg"):
-        require("matplotlib", extra="plots")
-    check_output(output, force=force)
-
-
-def write_report(report: Report, output: AnyPath, *, force: bool = False) -> None:
-    """Write a report, whole or not at all."""
-    with whole_file(output, force=force) as path:
-        path.write_bytes(FORMATS[_ending(output)](report))
 
 
 def bars_of(report: Report) -> list[Bar]:
@@ -78,19 +59,18 @@ def _bar(line: Line) -> Bar | None:
     return Bar(line.name, value, line.figures.get("low"), line.figures.get("high"), line.parent)
 
 
-def _json(report: Report) -> bytes:
+def _json(report: Report) -> str:
     content = asdict(report)
     del content["items"]
-    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
+    return json_text(content)
 
 
-def _jsonl(report: Report) -> bytes:
+def _jsonl(report: Report) -> str:
     records: Iterable[Mapping[str, Any]] = map(asdict, report.curve) if report.curve else report.items
-    lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    return "".join(lines).encode("utf-8", "surrogatepass")
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
-def _tsv(report: Report) -> bytes:
+def _tsv(report: Report) -> str:
     written = io.StringIO()
     writer = csv.writer(written, delimiter="\t", lineterminator="\n")
     seen = ("words", "pieces", "step") if report.curve else ()
@@ -101,10 +81,10 @@ def _tsv(report: Report) -> bytes:
     for numbers, line in rows:
         figures = ["" if line.figures[name] is None else f"{line.figures[name]:.6f}" for name in report.columns]
         writer.writerow([*numbers, line.level, line.name, line.parent, line.n, *figures])
-    return written.getvalue().encode("utf-8", "surrogatepass")
+    return written.getvalue()
 
 
-def _html(report: Report) -> bytes:
+def _html(report: Report) -> str:
     title = title_of(report)
     bars = bars_of(report) if report.shares else []
     head = "".join(
@@ -133,7 +113,7 @@ def _html(report: Report) -> bytes:
             ),
         ]
     )
-    return page(title, body, style=f"{_STYLE}\n{BARS_STYLE}\n{CHART_STYLE}").encode("utf-8")
+    return page(title, body, style=f"{_STYLE}\n{BARS_STYLE}\n{CHART_STYLE}")
 
 
 def curves_of(report: Report) -> list[Curve]:
@@ -196,7 +176,7 @@ def _picture(report: Report, format: Literal["png", "svg"]) -> bytes:
     return figure_bytes(figure, format)
 
 
-FORMATS: Mapping[str, Callable[[Report], bytes]] = {
+FORMATS: Formats = {
     ".json": _json,
     ".tsv": _tsv,
     ".jsonl": _jsonl,
@@ -205,7 +185,3 @@ FORMATS: Mapping[str, Callable[[Report], bytes]] = {
     ".svg": lambda report: _picture(report, "svg"),
 }
 """From the ending of an output to what it holds."""
-
-
-def _ending(output: AnyPath) -> str:
-    return Path(output).suffix.lower()

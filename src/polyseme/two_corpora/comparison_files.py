@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from polyseme.errors import OptionError
-from polyseme.files.atomic import AnyPath, check_output, whole_file
+from polyseme.files.result_formats import Formats, json_text, table_text
 from polyseme.plots.comparison_pages import ComparedWord, NamedNumbers, SharedSense, word_page
 from polyseme.plots.word_differences_page import ListedWord, words_page
 from polyseme.two_corpora.compare_word import ComparedUse, Comparison, SenseChange
 from polyseme.two_corpora.compare_words import Differences, WordDifference
 from polyseme.word_senses.projection import NAMES
-
-ENDINGS = (".html", ".json", ".csv")
-
-
-def check_comparison_output(output: AnyPath, *, force: bool) -> None:
-    """Refuse an output to which no comparison could be written. Call this before any work."""
-    if Path(output).suffix.lower() not in ENDINGS:
-        raise OptionError(f"The output must end in {', '.join(ENDINGS)}. Got {str(output)!r} instead.")
-    check_output(output, force=force)
-
-
-def write_comparison(result: Comparison | Differences, output: AnyPath, *, force: bool = False) -> None:
-    """Write a comparison as `.html`, `.json` or `.csv`, atomically.
-
-    The CSV of one word has a row per use, that of all words a row per word.
-    """
-    with whole_file(output, force=force) as path:
-        path.write_bytes(WRITERS[type(result)][Path(output).suffix.lower()](result))
 
 
 def measures_of(result: Comparison) -> list[NamedNumbers]:
@@ -80,7 +57,7 @@ def verdict(sense: SenseChange) -> str:
     return f"{sense.direction or 'no clear change'}: {change} ({reach})"
 
 
-def _word_page(result: Comparison) -> bytes:
+def _word_page(result: Comparison) -> str:
     lines = [(use.id, use) for use in result.uses]
     return word_page(
         ComparedWord(
@@ -109,17 +86,17 @@ def _word_page(result: Comparison) -> bytes:
             difference=result.difference.value,
             draws=result.draws,
         )
-    ).encode()
+    )
 
 
-def _words_page(result: Differences) -> bytes:
+def _words_page(result: Differences) -> str:
     return words_page(
         corpora=result.sources,
         headline=result.headline,
         notes=notes_of_words(result),
         words=[_listed(each) for each in result.words],
         top=result.top,
-    ).encode()
+    )
 
 
 def _listed(word: WordDifference) -> ListedWord:
@@ -137,36 +114,30 @@ def _listed(word: WordDifference) -> ListedWord:
     )
 
 
-def _json(result: Comparison | Differences) -> bytes:
-    return (json.dumps(asdict(result), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _csv(items: Sequence[Any], first: Callable[[Any], Mapping[str, Any]], fields: Sequence[str]) -> bytes:
+def _csv(items: Sequence[Any], first: Callable[[Any], Mapping[str, Any]], fields: Sequence[str]) -> str:
     """A row per item: the columns of `first`, then fields of the item."""
-    rows = [{**first(item), **{name: getattr(item, name) for name in fields}} for item in items]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8", "surrogatepass")
+    return table_text([{**first(item), **{name: getattr(item, name) for name in fields}} for item in items])
 
 
-def _word_csv(result: Comparison) -> bytes:
+def _json(result: Comparison | Differences) -> str:
+    return json_text(asdict(result))
+
+
+def _word_csv(result: Comparison) -> str:
     def corpus(use: ComparedUse) -> dict[str, Any]:
         return {"corpus": use.corpus, "source": result.sources[use.corpus - 1]}
 
     return _csv(result.uses, corpus, ("id", "sense", "x", "y", "start", "end", "text"))
 
 
-def _words_csv(result: Differences) -> bytes:
+def _words_csv(result: Differences) -> str:
     def counts(word: WordDifference) -> dict[str, Any]:
         return {"word": word.word, "uses_1": word.counts[0], "uses_2": word.counts[1]}
 
     return _csv(result.words, counts, ("effect", "difference", "apd", "prt", "jsd", "p", "p_adjusted"))
 
 
-WRITERS: Mapping[type, Mapping[str, Callable[[Any], bytes]]] = {
-    Comparison: {".html": _word_page, ".json": _json, ".csv": _word_csv},
-    Differences: {".html": _words_page, ".json": _json, ".csv": _words_csv},
-}
-"""By the kind of result and the extension of the output."""
+WORD_FORMATS: Formats = {".html": _word_page, ".json": _json, ".csv": _word_csv}
+"""Of one word; the CSV has a row per use."""
+WORDS_FORMATS: Formats = {".html": _words_page, ".json": _json, ".csv": _words_csv}
+"""Of all words; the CSV has a row per word."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from polyseme.api import load
 from polyseme.errors import OptionError
+from polyseme.files.result_formats import check_result_output, write_result
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.two_corpora.compare_word import Comparison, compare_word
 from polyseme.two_corpora.compare_words import Differences, compare_words
-from polyseme.two_corpora.comparison_files import check_comparison_output, write_comparison
+from polyseme.two_corpora.comparison_files import WORD_FORMATS, WORDS_FORMATS
 from polyseme.verb_options.word_options import AllWordsOptions, CompareOptions, OneWordOptions
 
 
@@ -37,11 +38,10 @@ def compare(options: CompareOptions) -> Comparison | Differences:
         raise OptionError(f"The option {name!r} is for {kind}. Leave it out.")
     if options.max_uses is not None and options.max_uses < 2:
         raise OptionError(f"At least 2 uses of each corpus must be drawn. Got max_uses {options.max_uses} instead.")
-    if options.output is not None:
-        check_comparison_output(options.output, force=options.force)
+    formats = WORDS_FORMATS if options.word is None else WORD_FORMATS
+    check_result_output(options.output, formats, force=options.force)
     loaded = load(model_or_default("compare", options.model), device=options.device, dtype=options.dtype)
     compared = compare_words if options.word is None else compare_word
     result = compared(loaded.bundle, sources, options, precision=loaded.precision)
-    if options.output is not None:
-        write_comparison(result, options.output, force=options.force)
+    write_result(result, options.output, formats, force=options.force)
     return result

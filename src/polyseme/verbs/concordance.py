@@ -7,7 +7,8 @@ from typing import get_args
 from polyseme.errors import OptionError
 from polyseme.extras import later
 from polyseme.files.in_memory import inputs_of
-from polyseme.keyword_in_context.concordance_files import check_concordance_output, write_concordance
+from polyseme.files.result_formats import check_result_output, write_result
+from polyseme.keyword_in_context.concordance_files import FORMATS
 from polyseme.keyword_in_context.keyword_lines import Concordance, find_lines
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
@@ -27,8 +28,7 @@ def concordance(options: ConcordanceOptions) -> Concordance:
     source = inputs_of(options.source)
     sort = options.sort or ("text" if options.like is None else "similarity")
     _check(options, sort)
-    if options.output is not None:
-        check_concordance_output(options.output, force=options.force)
+    check_result_output(options.output, FORMATS, force=options.force)
     if sort in ("similarity", "sense"):
         model = model_or_default("concordance", options.model)
         loaded = later("polyseme.api").load(model, device=options.device, dtype=options.dtype)
@@ -37,8 +37,7 @@ def concordance(options: ConcordanceOptions) -> Concordance:
         )
     else:
         result = find_lines(source, options, sort=sort)
-    if options.output is not None:
-        write_concordance(result, options.output, force=options.force)
+    write_result(result, options.output, FORMATS, force=options.force)
     return result
 
 

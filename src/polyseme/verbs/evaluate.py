@@ -25,6 +25,7 @@ from polyseme.datasets.named_benchmarks import BENCHMARKS
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS
+from polyseme.files.result_formats import check_result_output, write_result
 from polyseme.files.source import suffixes
 from polyseme.files.source_paths import listed
 from polyseme.filling.cloze_ranks import check_among, cloze_answers
@@ -34,7 +35,7 @@ from polyseme.metrics import bleu
 from polyseme.metrics import pair_accuracy as accuracy
 from polyseme.metrics.cloze_accuracy import cloze_figures
 from polyseme.metrics.evaluation_report import CurvePoint, Figures, Report
-from polyseme.metrics.report_files import check_report_output, write_report
+from polyseme.metrics.report_files import FORMATS
 from polyseme.metrics.stream_perplexity import stream_figures
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
@@ -95,8 +96,7 @@ def evaluate(options: EvaluateOptions) -> Report:
     table = None if isinstance(options.name, str) else inputs_of(options.name)
     name = table if isinstance(table, InMemory) else str(options.name)
     check_hide(options.hide)
-    if output is not None:
-        check_report_output(output, force=force)
+    check_result_output(output, FORMATS, force=force)
     if name != "cloze" and (options.among != "words" or options.max_pieces is not None):
         useless = "among" if options.among != "words" else "max_pieces"
         raise OptionError(f"The option {useless} is for cloze. Leave it out.")
@@ -123,8 +123,7 @@ def evaluate(options: EvaluateOptions) -> Report:
         raise OptionError(f"What is evaluated on {name} is a model with a task's head. Name one with -m (model=…).")
     else:
         report = _evaluate_language_model(options, name, started)
-    if output is not None:
-        write_report(report, output, force=force)
+    write_result(report, output, FORMATS, force=force)
     return report
 
 

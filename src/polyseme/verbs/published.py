@@ -5,12 +5,9 @@ Listing and printing load neither torch nor numpy; counts and pictures load what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-
 from polyseme.errors import OptionError
 from polyseme.extras import later
-from polyseme.files.atomic import check_output, whole_file
+from polyseme.files.result_formats import Formats, check_result_output, write_result
 from polyseme.options import flat
 from polyseme.papers import PublishedTable, list_tables, read_table
 from polyseme.result_tables import ResultList
@@ -38,20 +35,12 @@ def published(options: PublishedOptions) -> PublishedTable | ResultList[Publishe
             )
         return list_tables()
     table = read_table(options.name)
-    write = None
-    if options.output is not None:
-        ending = Path(options.output).suffix.lower()
-        if ending not in WRITTEN:
-            raise OptionError(f"The output must end in {', '.join(WRITTEN)}. Got {str(options.output)!r} instead.")
-        check_output(options.output, force=options.force)
-        write = WRITTEN[ending]
+    check_result_output(options.output, FORMATS, force=options.force)
     if options.name in COUNTED:
         table = later("polyseme.recipes.published_counts").with_counts(table)
     if options.systems:
         table = table.only(options.systems)
-    if write is not None and options.output is not None:
-        with whole_file(options.output, force=options.force) as path:
-            path.write_text(write(table), encoding="utf-8")
+    write_result(table, options.output, FORMATS, force=options.force)
     return table
 
 
@@ -65,7 +54,7 @@ def _picture(table: PublishedTable) -> str:
     return later("polyseme.verbs.published_pictures").picture(table)  # type: ignore[no-any-return]
 
 
-WRITTEN: Mapping[str, Callable[[PublishedTable], str]] = {
+FORMATS: Formats = {
     ".html": _page,
     ".svg": _picture,
     ".json": PublishedTable.json,
@@ -73,4 +62,3 @@ WRITTEN: Mapping[str, Callable[[PublishedTable], str]] = {
     ".tsv": lambda table: table.csv("\t"),
     ".md": PublishedTable.markdown,
 }
-"""File suffix → the function that makes the text of the file."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from polyseme.api import Model, load
 from polyseme.bundle import Bundle
 from polyseme.errors import ModelError
+from polyseme.files.result_formats import check_result_output, write_result
 from polyseme.options import flat
 from polyseme.packaged_models import PACKAGED, default_model, where_output
 from polyseme.verb_options.model_options import LayerOptions
 from polyseme.verb_options.word_options import SensesOptions
 from polyseme.verbs.model_of_uses import has_own_vectors, model_for_uses
-from polyseme.word_senses.result_files import check_result_output, write_result
+from polyseme.word_senses.result_files import SENSES_FORMATS
 from polyseme.word_senses.sense_groups import Senses, senses_of
 from polyseme.word_senses.wordnet import WordNet
 
@@ -28,8 +29,7 @@ def senses(options: SensesOptions) -> Senses:
         >>> result.n_senses, result.explanation, [sense.name for sense in result.senses]      # doctest: +SKIP
         >>> polyseme.senses("broke", source="new.txt", apply="broke.json").uses[0].sense      # doctest: +SKIP
     """
-    if options.output is not None:
-        check_result_output(options.output, Senses, force=options.force)
+    check_result_output(options.output, SENSES_FORMATS, force=options.force)
     wordnet = None if options.wordnet is None else WordNet(options.wordnet)
     takes_vectors = has_own_vectors(options) and not options.changed(LayerOptions)
     needs_model = options.model is not None or wordnet is not None or not takes_vectors
@@ -42,8 +42,7 @@ def senses(options: SensesOptions) -> Senses:
         precision="own" if loaded is None else loaded.precision,
         model="" if loaded is None else loaded.path,
     )
-    if options.output is not None:
-        write_result(result, options.output, force=options.force)
+    write_result(result, options.output, SENSES_FORMATS, force=options.force)
     return result
 
 

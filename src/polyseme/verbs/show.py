@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-
 import numpy as np
 
 from polyseme.analysis.position_tables import DrawnPositions, drawn_positions
@@ -12,7 +9,7 @@ from polyseme.analysis.receptive_fields import ReceptiveField, receptive_fields
 from polyseme.api import Model, load
 from polyseme.bundle import Bundle
 from polyseme.errors import OptionError
-from polyseme.files.atomic import check_output, whole_file
+from polyseme.files.result_formats import Formats, check_result_output, write_result
 from polyseme.options import flat
 from polyseme.packaged_models import model_name, model_or_default
 from polyseme.parts.masks import mask_named
@@ -34,15 +31,11 @@ def show(options: ShowOptions) -> Card:
         if "length" in options.changed():
             raise OptionError("The length is that of the pictures. Name an output file, or leave it out.")
         return _loaded(options).show()
-    ending = Path(options.output).suffix.lower()
-    if ending not in WRITTEN:
-        raise OptionError(f"The output must end in {' or '.join(WRITTEN)}. Got {str(options.output)!r} instead.")
-    check_output(options.output, force=options.force)
+    check_result_output(options.output, FORMATS, force=options.force)
     model = _loaded(options)
     card = model.show()
-    written = WRITTEN[ending](card, _picture(model.bundle, card, options.length))
-    with whole_file(options.output, force=options.force) as path:
-        path.write_text(written, encoding="utf-8")
+    shown = card, _picture(model.bundle, card, options.length)
+    write_result(shown, options.output, FORMATS, force=options.force)
     return card
 
 
@@ -104,5 +97,5 @@ def _name(card: Card) -> str:
     return model_name(card.path) if card.path else card.family
 
 
-WRITTEN: Mapping[str, Callable[[Card, str], str]] = {".html": _page, ".svg": lambda card, picture: picture}
-"""How the pictures are written, by the ending of the file's name."""
+FORMATS: Formats = {".html": lambda shown: _page(*shown), ".svg": lambda shown: shown[1]}
+"""Of a model's card and its pictures."""

@@ -8,10 +8,11 @@ from polyseme.api import Model, load
 from polyseme.embedding.layer_selection import is_layer
 from polyseme.embedding.side_by_side import named_models
 from polyseme.errors import OptionError
+from polyseme.files.result_formats import check_result_output, write_result
 from polyseme.options import flat
 from polyseme.verb_options.word_options import SimilarOptions
 from polyseme.verbs.model_of_uses import model_for_uses
-from polyseme.word_senses.result_files import check_result_output, write_result
+from polyseme.word_senses.result_files import SIMILAR_FORMATS
 from polyseme.word_senses.similar_uses import ComparedBy, Similar, similar_uses
 
 
@@ -25,15 +26,13 @@ def similar(options: SimilarOptions) -> Similar:
         >>> result = polyseme.similar("A [crane] caught a fish.", source="sentences.txt")     # doctest: +SKIP
         >>> [(use.text, use.cosine) for use in result.near.same]                              # doctest: +SKIP
     """
-    if options.output is not None:
-        check_result_output(options.output, Similar, force=options.force)
+    check_result_output(options.output, SIMILAR_FORMATS, force=options.force)
     loaded = model_for_uses("similar", options)
     compared_by = [_compared_by(loaded, options.layer)]
     if options.against is not None:
         compared_by.append(_against(loaded, options))
     result = similar_uses(options, compared_by)
-    if options.output is not None:
-        write_result(result, options.output, force=options.force)
+    write_result(result, options.output, SIMILAR_FORMATS, force=options.force)
     return result
 
 

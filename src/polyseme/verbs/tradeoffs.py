@@ -15,8 +15,9 @@ from polyseme.errors import InputError, MissingPackageError, ModelError, OptionE
 from polyseme.exporting.model_forms import FORMS, Form, form_of_folder
 from polyseme.exporting.tradeoff_table import take_turns, tradeoff_figures
 from polyseme.files.in_memory import InMemory, inputs_of
+from polyseme.files.result_formats import check_result_output, write_result
 from polyseme.metrics.evaluation_report import Report
-from polyseme.metrics.report_files import check_report_output, write_report
+from polyseme.metrics.report_files import FORMATS as REPORT_FORMATS
 from polyseme.model_folder import model_folder
 from polyseme.options import check_choice, flat
 from polyseme.result_tables import counted
@@ -44,8 +45,7 @@ def tradeoffs(options: TradeoffsOptions) -> Report:
     if options.rounds < 1 or (options.items is not None and options.items < 1):
         wrong = "rounds" if options.rounds < 1 else "items"
         raise OptionError(f"The number of {wrong} must be at least 1. Got {getattr(options, wrong)} instead.")
-    if options.output is not None:
-        check_report_output(options.output, force=options.force)
+    check_result_output(options.output, REPORT_FORMATS, force=options.force)
     folder = model_folder(find_model(str(options.model)))
     first = load_task_model(folder)
     card = task_card(folder) or {}
@@ -73,8 +73,7 @@ def tradeoffs(options: TradeoffsOptions) -> Report:
         ),
         notes=notes,
     )
-    if options.output is not None:
-        write_report(report, options.output, force=options.force)
+    write_result(report, options.output, REPORT_FORMATS, force=options.force)
     return report
 
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from os import PathLike
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from polyseme.errors import OptionError
-from polyseme.extras import require
-from polyseme.files.atomic import check_output, whole_file
+from polyseme.files.result_formats import Formats, json_text
 from polyseme.packaged_models import model_name
 from polyseme.plots.sense_plots import SenseLabel, SenseMap, UseList, senses_figure, similar_page
 from polyseme.plots.senses_page import senses_page
@@ -22,24 +15,6 @@ from polyseme.plots.word_uses import spelled
 from polyseme.word_senses.projection import NAMES
 from polyseme.word_senses.sense_groups import Sense, Senses, SenseUse
 from polyseme.word_senses.similar_uses import NearUse, Similar
-
-AnyPath = str | PathLike[str]
-
-
-def check_result_output(output: AnyPath, kind: type[Similar | Senses], *, force: bool) -> None:
-    """Refuse an output to which a result of this kind could not be written. Call this before any work."""
-    extension = Path(output).suffix.lower()
-    if extension not in WRITERS[kind]:
-        raise OptionError(f"The output must end in {', '.join(WRITERS[kind])}. Got {str(output)!r} instead.")
-    check_output(output, force=force)
-    if extension in (".png", ".svg"):
-        require("matplotlib", extra="plots")
-
-
-def write_result(result: Similar | Senses, output: AnyPath, *, force: bool = False) -> None:
-    """Write neighbors as `.json` or `.html`, senses also as `.png` or `.svg`, atomically."""
-    with whole_file(output, force=force) as path:
-        path.write_bytes(WRITERS[type(result)][Path(output).suffix.lower()](result))
 
 
 def lists_of(result: Similar) -> list[UseList]:
@@ -121,20 +96,13 @@ def description_of(sense: Sense) -> list[str]:
     return lines
 
 
-def _json(result: Similar | Senses) -> bytes:
-    return (json.dumps(asdict(result), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogatepass")
-
-
-WRITERS: Mapping[type, Mapping[str, Callable[[Any], bytes]]] = {
-    Similar: {
-        ".json": _json,
-        ".html": lambda result: similar_page(result.use, lists_of(result), notes_of(result)).encode(),
-    },
-    Senses: {
-        ".html": lambda result: page_of(result).encode(),
-        ".json": _json,
-        ".png": lambda result: figure_bytes(senses_figure(sense_map(result)), "png"),
-        ".svg": lambda result: figure_bytes(senses_figure(sense_map(result)), "svg"),
-    },
+SIMILAR_FORMATS: Formats = {
+    ".json": lambda result: json_text(asdict(result)),
+    ".html": lambda result: similar_page(result.use, lists_of(result), notes_of(result)),
 }
-"""By the kind of result and the extension of the output."""
+SENSES_FORMATS: Formats = {
+    ".html": page_of,
+    ".json": lambda result: json_text(asdict(result)),
+    ".png": lambda result: figure_bytes(senses_figure(sense_map(result)), "png"),
+    ".svg": lambda result: figure_bytes(senses_figure(sense_map(result)), "svg"),
+}
