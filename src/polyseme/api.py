@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from polyseme.embedding.pooling import warn_wordless
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.extras import later
+from polyseme.files.atomic import AnyPath
 from polyseme.files.in_memory import inputs_of
 from polyseme.filling.filled import Filled
 from polyseme.filling.masked_pieces import fill_pieces
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from polyseme.tasks.predictions import Prediction
     from polyseme.transfer.task_model import TaskModel
 
-AnyPath = str | PathLike[str]
 DTYPES: dict[Dtype, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,

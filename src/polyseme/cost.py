@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
 from polyseme.config import EncoderConfig
+from polyseme.result_tables import counted
 
 if sys.platform != "win32":
     import resource
@@ -38,9 +39,9 @@ class Cost:
         """
         seconds = max(self.seconds, 1e-9)
         return (
-            f"{_count(self.documents, 'text')}, {_count(self.words, 'word')}, {_count(self.pieces, 'piece')} "
+            f"{counted(self.documents, 'text')}, {counted(self.words, 'word')}, {counted(self.pieces, 'piece')} "
             f"in {self.seconds:.1f} s on {self.device} ({self.pieces / seconds:,.0f} pieces/s, "
-            f"{_scaled(self.flops / seconds)}FLOP/s, {self.peak_memory / 2**30:.1f} GiB of memory at most)"
+            f"{scaled(self.flops / seconds)}FLOP/s, {self.peak_memory / 2**30:.1f} GiB of memory at most)"
         )
 
 
@@ -137,11 +138,12 @@ def peak_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+def scaled(value: float) -> str:
+    """A large number with the prefix of a unit.
 
-
-def _scaled(value: float) -> str:
+    >>> scaled(1.5e9), scaled(20.0)
+    ('1.5 G', '20 ')
+    """
     for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= size:
             return f"{value / size:.1f} {prefix}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -58,22 +59,40 @@ def parse_json(
     return value
 
 
-def load_json(path: Path, *, kind: type | None = None, most: int = MOST_BYTES) -> Any:
+def load_json(path: Path, *, kind: type | None = None) -> Any:
     """What a file of JSON in UTF-8 holds; an `OSError` where it cannot be read, else a `ValueError` as above."""
-    _check_size(path, most)
+    _check_size(path)
     return parse_json(path.read_text(encoding="utf-8"), kind=kind)
 
 
-def refuse_large(path: Path, most: int = MOST_BYTES) -> None:
+def refuse_large(path: Path) -> None:
     """Refuse a file that a library is to read as JSON, where it is too large."""
     with damage_reported(path, "Get the file again.", ModelError):
-        _check_size(path, most)
+        _check_size(path)
 
 
-def _check_size(path: Path, most: int) -> None:
+def _check_size(path: Path) -> None:
     size = path.stat().st_size
-    if size > most:
-        raise ValueError(f"it has {size:,} bytes, and {most:,} at most are read as JSON")
+    if size > MOST_BYTES:
+        raise ValueError(f"it has {size:,} bytes, and {MOST_BYTES:,} at most are read as JSON")
+
+
+def is_count(value: object, least: int = 0) -> bool:
+    """Whether a value is a whole number, of at least so much.
+
+    >>> is_count(3), is_count(3.0), is_count(True), is_count(0, least=1)
+    (True, False, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number.
+
+    >>> is_number(0.5), is_number("0.5"), is_number(float("nan"))
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @contextlib.contextmanager

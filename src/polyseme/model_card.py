@@ -11,13 +11,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyseme.bundle import Bundle
 from polyseme.convert.pruned_heads import write_pruned
 from polyseme.convert.sentence_transformers import MODEL_CARD, MODULES
+from polyseme.files.atomic import AnyPath
 
 LIBRARY = "polyseme"
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_. /-]*[A-Za-z0-9]")
@@ -105,7 +105,7 @@ def model_card(bundle: Bundle | None, content: CardContent) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def plain_card(bundle: Bundle, folder: str | PathLike[str]) -> str | None:
+def plain_card(bundle: Bundle, folder: AnyPath) -> str | None:
     """The card of a model that is saved as it was loaded: nothing new where it came with one of its own."""
     if MODEL_CARD in bundle.extra_files:
         return None

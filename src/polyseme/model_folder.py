@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from polyseme.convert.sentence_transformers import MODEL_CARD, read_extra_files,
 from polyseme.convert.weight_files import IN_INT8, refuse_no_weights, write_weights
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.extras import later
-from polyseme.files.atomic import whole_folder
+from polyseme.files.atomic import AnyPath, whole_folder
 from polyseme.json_reading import damage_reported
 from polyseme.ngrams.recognition import kind_without_encoder, no_encoder
 from polyseme.parts.device import one_core
@@ -44,7 +43,7 @@ OF_ENDS = ("eos_token_id", "suppress_tokens")
 """Settings of generation_config.json for the pieces that end a text, and that are never written."""
 
 
-def load_bundle(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
+def load_bundle(path: AnyPath, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Bundle:
     """The model in a folder, or in a file of word vectors. A run's folder stands for its `model/`."""
     without_encoder = kind_without_encoder(Path(path))
     if without_encoder is not None:
@@ -134,7 +133,7 @@ def check_saving(bundle: Bundle) -> None:
 
 def save_bundle(
     bundle: Bundle,
-    path: str | PathLike[str],
+    path: AnyPath,
     *,
     force: bool = False,
     shard_size: int | None = None,

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from polyseme.api import AnyPath, Model, load
+from polyseme.api import Model, load
 from polyseme.bundle import Bundle
 from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.errors import ModelError, OptionError
-from polyseme.files.atomic import whole_folder
+from polyseme.files.atomic import AnyPath, whole_folder
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel, never_written
 from polyseme.generating.ngram_steps import MixtureSteps, NGramSteps

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from polyseme.api import AnyPath, Model, load
+from polyseme.api import Model, load
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally
 from polyseme.embedding.flow import warn_unread
@@ -27,6 +27,7 @@ from polyseme.embedding.layer_selection import parse_layers
 from polyseme.embedding.pooling import parse_pooling
 from polyseme.embedding.word_rows import PaddedRows, WordRows, laid_out, real_pieces
 from polyseme.errors import InputError, OptionError
+from polyseme.files.atomic import AnyPath
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.text.alignment import count_unknown
 from polyseme.text.documents import to_document

@@ -11,7 +11,8 @@ from polyseme.errors import InputError
 from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.next_piece import log_probs_from
 from polyseme.scoring.scorer import Scorer
-from polyseme.scoring.target_rows import ScoringMethod, ScoringRequest, TargetScores, Usage, flat
+from polyseme.scoring.target_rows import ScoringMethod, ScoringRequest, TargetScores, Usage
+from polyseme.text.ragged_arrays import concatenate
 from polyseme.types import Batch, Tokenizer
 
 
@@ -40,7 +41,7 @@ class StepwiseScoring(ScoringMethod):
 
     def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
         encoded = request.encoded
-        pieces, ends = flat([each.ids for each in encoded])
+        pieces, ends = concatenate([each.ids for each in encoded])
         scores = TargetScores.empty(len(pieces))
         room = self.model.room
         for each in encoded:

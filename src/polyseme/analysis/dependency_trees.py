@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark
 from polyseme.errors import InputError, OptionError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.rows import Row, read_rows, shown
 from polyseme.files.source import COMPRESSIONS
 from polyseme.tasks.splits import evenly_spaced, split_files
 from polyseme.text.documents import make_document
 from polyseme.types import Document
 
-AnyPath = str | os.PathLike[str]
 ENDING = ".conllu"
 PUNCTUATION = "PUNCT"
 """The universal part of speech of punctuation."""

@@ -34,7 +34,7 @@ from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
 from polyseme.packaged_models import where_output
 from polyseme.scoring.causal import TextReading, causal_reading, half_reading
-from polyseme.scoring.target_rows import in_full
+from polyseme.scoring.target_rows import in_single_precision
 from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
 from polyseme.text.documents import make_document
 from polyseme.text.piece_texts import find_masks, piece_texts
@@ -133,7 +133,7 @@ def prediction_row(bundle: Bundle, text: str, *, verb: str, half: Half | None = 
     if kind == "masked":
         return _masked(bundle, text)
     if kind == "causal":
-        output = in_full(cast(Output, bundle.outputs["causal"]))
+        output = in_single_precision(cast(Output, bundle.outputs["causal"]))
         return _next_pieces(bundle, text, bundle.encoder, output, causal_reading(bundle, bundle.text_tokenizer))
     if kind == "two-way":
         return _half(bundle, text, backwards=half == "backwards")
@@ -188,7 +188,7 @@ def _half(bundle: Bundle, text: str, *, backwards: bool) -> PredictionRow:
     """What follows each piece by the forward half of a two-way model, or precedes it by the backward half."""
     tokenizer = bundle.text_tokenizer
     words = WordTable(tokenizer) if isinstance(tokenizer, CharacterTokenizer) else None
-    output = in_full(cast(TwoWayOutput, bundle.outputs["two-way"]).halves[backwards])
+    output = in_single_precision(cast(TwoWayOutput, bundle.outputs["two-way"]).halves[backwards])
     reading = half_reading(words, tokenizer, backwards=backwards)
     return _next_pieces(bundle, text, bundle.encoder.halves()[backwards], output, reading)
 
@@ -273,7 +273,7 @@ def _fitting(bundle: Bundle, framed: Framed) -> Batch:
 
 
 def _output(bundle: Bundle, name: str) -> Output:
-    return in_full(cast(Output, bundle.outputs[name]))
+    return in_single_precision(cast(Output, bundle.outputs[name]))
 
 
 def _spans_in(framed: Framed, spans: Ints) -> Ints:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from polyseme.errors import InputError, OptionError
+from polyseme.files.atomic import AnyPath
 
 VARIABLE = "POLYSEME_DATA"
 """The environment variable that names the folder of the data."""
@@ -37,7 +38,7 @@ DATA: Mapping[str, str] = {
 """Folder → its origin. A folder of another name is an error in the claim, which a test finds."""
 
 
-def data_folder(named: str | os.PathLike[str] | None, needed: Sequence[str], claim: str) -> Path:
+def data_folder(named: AnyPath | None, needed: Sequence[str], claim: str) -> Path:
     """The folder of the data, with all that a claim needs in it."""
     place = named or os.environ.get(VARIABLE)
     if not needed and not place:

@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from polyseme.corpus.shards import SHARDS, SIDE, SPLITS, Counts, Shard, dtype_for
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.atomic import AnyPath
 from polyseme.files.checksums import state_unchecked
 from polyseme.json_reading import load_json
 from polyseme.text.framing import Frame
@@ -86,7 +86,7 @@ class Corpus:
         return f"<Corpus {self.folder}: {self.n_documents('train'):,} documents, {self.n_pieces('train'):,} pieces>"
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Corpus:
+    def open(cls, folder: AnyPath) -> Corpus:
         """The corpus in a folder. That its files are there and of the right size is checked now, the checksum of each
         when it is first used; `check` reads all.
         """

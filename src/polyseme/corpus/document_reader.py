@@ -16,11 +16,12 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from polyseme.corpus.shards import SIDE
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.atomic import AnyPath
 from polyseme.files.lines import refuse_binary
 from polyseme.files.readers import ENDINGS, READERS
 from polyseme.files.rows import read_rows
 from polyseme.files.source import READ_ERRORS, STANDARD_INPUT, Source, open_source, suffixes
-from polyseme.files.source_paths import AnyPath, InputFiles, Sources, find_files, listed
+from polyseme.files.source_paths import InputFiles, Sources, find_files, listed
 
 Documents = Literal["blank-lines", "file", "line", "record"]
 

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.layout import Draw, Ints, RowOptions, WeightedRows, counted, gather
+from polyseme.corpus.layout import Draw, Ints, RowOptions, WeightedRows, gather
 from polyseme.errors import OptionError
+from polyseme.text.ragged_arrays import places_within
 from polyseme.types import Rows
 
 SAMPLED_ROWS = 512
@@ -124,7 +125,7 @@ class InputRows(WeightedRows):
             if number < self.n_stretches:
                 from_, to = inputs.stretches[:, number].T
                 n = to - from_
-                within = counted(n)
+                within = places_within(n)
                 where = np.repeat(at, n), np.repeat(place, n) + within
                 pieces[where], starts[where] = gather(self._shards, np.repeat(from_, n) + within)
                 segments[where], special[where] = self._frame.segments[number], False
@@ -153,7 +154,7 @@ class InputRows(WeightedRows):
     def _separation(shape: tuple[int, int], at: Ints, numbers: Ints, begins: Ints, sizes: Ints) -> tuple[Ints, Ints]:
         """The number of each piece's input in its row, -1 of padding, and positions that restart with each."""
         documents, positions = np.full(shape, -1, np.int64), np.zeros(shape, np.int64)
-        within = counted(sizes)
+        within = places_within(sizes)
         where = np.repeat(at, sizes), np.repeat(begins, sizes) + within
         documents[where], positions[where] = np.repeat(numbers, sizes), within
         return documents, positions

@@ -209,23 +209,3 @@ def ring(begins: Ints, n: int, around: int) -> Ints:
     at = begins[:, None] + np.arange(n)
     at[at >= around] -= around
     return at
-
-
-def counted(sizes: Ints) -> Ints:
-    """The places within each of some things of these sizes, all after one another.
-
-    >>> counted(np.array([2, 0, 3])).tolist()
-    [0, 1, 0, 1, 2]
-    """
-    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-
-
-def flat(ranges: Ints) -> tuple[Ints, Ints]:
-    """Which of some ranges [N, 2] each of their numbers is of, and those numbers, all after one another.
-
-    >>> [each.tolist() for each in flat(np.array([[3, 5], [0, 1]]))]
-    [[0, 0, 1], [3, 4, 0]]
-    """
-    sizes = ranges[:, 1] - ranges[:, 0]
-    of = np.repeat(np.arange(len(ranges)), sizes)
-    return of, ranges[of, 0] + counted(sizes)

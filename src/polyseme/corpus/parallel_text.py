@@ -30,6 +30,7 @@ from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.readers import ENDINGS
 from polyseme.files.source import STANDARD_INPUT, suffixes
 from polyseme.files.source_paths import InputFiles, Sources, find_files
+from polyseme.text.ragged_arrays import places_within
 from polyseme.types import Rows
 
 ALL = 2.0
@@ -228,7 +229,7 @@ class ParallelRows(RowSource):
         begins, order = self._packed
         counts = begins[numbers + 1] - begins[numbers]
         rows = np.repeat(np.arange(len(numbers)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        within = places_within(counts)
         pairs = order[np.repeat(begins[numbers], counts) + within]
         source, target = (self._laid_out(side, rows, within, pairs, keys) for side in SIDES)
         return dataclasses.replace(source, target=target)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyseme.corpus.layout import Ints, counted
+from polyseme.corpus.layout import Ints
 from polyseme.corpus.shards import Shard
+from polyseme.text.ragged_arrays import places_within
 
 
 class Sentences(NamedTuple):
@@ -38,7 +39,7 @@ class Sentences(NamedTuple):
         ends[np.searchsorted(begins, of_documents) - 1] = of_documents - separated
         if longest is not None:
             n_parts = np.maximum(-(-(ends - begins) // longest), 1)
-            begins = np.repeat(begins, n_parts) + longest * counted(n_parts)
+            begins = np.repeat(begins, n_parts) + longest * places_within(n_parts)
             ends = np.minimum(begins + longest, np.repeat(ends, n_parts))
         documents = np.searchsorted(of_documents, begins, side="right")
         firsts = np.searchsorted(documents, np.arange(len(of_documents) + 1))

@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.framed_inputs import InputRows, Inputs
-from polyseme.corpus.layout import Draw, Ints, Layout, RowOptions, counted, flat
+from polyseme.corpus.layout import Draw, Ints, Layout, RowOptions
 from polyseme.corpus.random_keys import row_keys, uniform
 from polyseme.corpus.sentence_index import Sentences, runs_within
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.text.ragged_arrays import numbers_in, places_within
 
 OTHER_SHARE = 0.5
 """The share of pairs whose second part does not follow the first."""
@@ -208,7 +209,7 @@ class SingleSentenceRows(SentencePairRows):
         n_sentences = np.diff(firsts)
         n_pairs = np.where(n_sentences > 1, (n_sentences + 1) // 2, 0) * self.has_pairs
         of = np.repeat(np.arange(len(n_pairs)), n_pairs)
-        pairs: Ints = np.minimum(firsts[of] + 2 * counted(n_pairs), firsts[of + 1] - 2)
+        pairs: Ints = np.minimum(firsts[of] + 2 * places_within(n_pairs), firsts[of + 1] - 2)
         return pairs
 
     @cached_property
@@ -229,7 +230,7 @@ class SingleSentenceRows(SentencePairRows):
         return order, self._sentences.lengths[order]
 
     def _pairs_of(self, draw: Draw) -> tuple[Ints, Ints]:
-        return flat(self._rows[self._numbers(draw)])
+        return numbers_in(self._rows[self._numbers(draw)])
 
     def _parts(self, numbers: Ints, drawn: NDArray[np.float64]) -> tuple[Ints, Ints]:
         first = self._firsts[numbers]

@@ -15,8 +15,9 @@ import numpy as np
 
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.framed_inputs import InputRows, Inputs
-from polyseme.corpus.layout import Draw, Ints, Layout, RowOptions, flat
+from polyseme.corpus.layout import Draw, Ints, Layout, RowOptions
 from polyseme.corpus.sentence_index import Sentences, runs, runs_within
+from polyseme.text.ragged_arrays import numbers_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,6 @@ class WholeSentenceRows(InputRows):
         return np.diff(np.searchsorted(firsts, self._sentences.shards))
 
     def inputs(self, draw: Draw) -> Inputs:
-        rows, numbers = flat(self._rows[self._numbers(draw)])
+        rows, numbers = numbers_in(self._rows[self._numbers(draw)])
         first, last = self._inputs[numbers].T
         return Inputs(rows, np.stack([self._sentences.begins[first], self._sentences.ends[last - 1]], axis=1)[:, None])

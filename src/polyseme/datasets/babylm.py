@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from polyseme.datasets.benchmark import AnyPath, data_place, files_in
+from polyseme.datasets.benchmark import data_place, files_in
 from polyseme.datasets.minimal_pairs import MinimalPair, PairSet, checked, table_rows
 from polyseme.errors import InputError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.rows import Row
 
 FILES = ("*.jsonl",)

@@ -7,7 +7,6 @@ columns of a file without a header are, by their number.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme.errors import InputError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.lines import Line, lines_of
 from polyseme.files.rows import Place, shown
 from polyseme.files.source import COMPRESSIONS, open_source
@@ -22,7 +22,6 @@ from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.splits import Patterns, dev_note, is_sample, split_files, with_dev
 from polyseme.text.tag_schemes import sorted_tags
 
-AnyPath = str | os.PathLike[str]
 Files = Mapping[str, Path]
 """Of each split its file, or the folder with its files."""
 Names = tuple[str, ...]

@@ -7,11 +7,11 @@ the number of the sense; `classes_map.txt` their names.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from os import PathLike
 from pathlib import Path
 
 from polyseme.datasets.benchmark import data_place, text_lines
 from polyseme.errors import InputError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.rows import Place, shown
 from polyseme.json_reading import damage_reported, load_json
 from polyseme.tasks.items import Item, TaskData
@@ -22,7 +22,7 @@ _MAP = "classes_map.txt"
 _FOLDERS = (NAME, "CoarseWSD-20", "coarse-wsd-20")
 
 
-def read_coarse_senses(data: str | PathLike[str] | None) -> TaskData:
+def read_coarse_senses(data: AnyPath | None) -> TaskData:
     """All words: of each sentence an item with one span, whose label is the sense."""
     folder = _folder(data_place(data, NAME))
     splits: dict[str, list[Item]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 
 from polyseme.datasets.benchmark import Benchmark
@@ -18,6 +17,7 @@ from polyseme.datasets.squad import SQUAD
 from polyseme.datasets.text_classification import SENTENCES
 from polyseme.datasets.word_in_context import WORD_IN_CONTEXT
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.atomic import AnyPath
 from polyseme.tasks.items import TaskData
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -51,7 +51,7 @@ def _plain(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalnum())
 
 
-def read_benchmark(name: str, data: str | PathLike[str] | None) -> TaskData:
+def read_benchmark(name: str, data: AnyPath | None) -> TaskData:
     """The data of a benchmark.
 
     Args:
@@ -69,7 +69,7 @@ def read_benchmark(name: str, data: str | PathLike[str] | None) -> TaskData:
     return read
 
 
-def benchmark_folder(benchmark: Benchmark, data: str | PathLike[str] | None) -> Path:
+def benchmark_folder(benchmark: Benchmark, data: AnyPath | None) -> Path:
     """The folder with the files of a benchmark."""
     names = [pattern for patterns in benchmark.files.values() for pattern in patterns[:2]]
     if data is None:

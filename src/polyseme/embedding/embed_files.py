@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ LONG_OWN = (*OF_WORDS, *OTHERS)
 class Target:
     """Where the vectors go, and as what."""
 
-    output: str | PathLike[str]
+    output: AnyPath
     per: Per = "word"
     store: Store = "fp32"
     long: bool = False

@@ -20,6 +20,7 @@ from polyseme.bundle import Bundle
 from polyseme.cost import Tally, forward_flops
 from polyseme.embedding.decoder_stack import BothSides, Stack, check_stack, decoder_of
 from polyseme.embedding.layer_selection import parse_layers
+from polyseme.embedding.piece_states import to_numpy
 from polyseme.embedding.pooled_uses import PooledUses
 from polyseme.embedding.pooling import check_per, parse_pooling, per_text
 from polyseme.embedding.text_pooling import PooledRow, TextSums, text_pooling_of
@@ -334,12 +335,12 @@ class Embedder:
         if len(places) == 1:  # perhaps a long document: its vectors are not all held twice
             [(number, begin, end)] = places
             for part in bounds.split(WORDS_AT_ONCE):
-                word_vectors[number][begin : begin + len(part)] = _to_numpy(
+                word_vectors[number][begin : begin + len(part)] = to_numpy(
                     self.pooling(vectors, part[:, 0], part[:, 1])
                 )
                 begin += len(part)
             return
-        pooled = _to_numpy(self.pooling(vectors, bounds[:, 0], bounds[:, 1]))
+        pooled = to_numpy(self.pooling(vectors, bounds[:, 0], bounds[:, 1]))
         taken = 0
         for number, begin, end in places:
             word_vectors[number][begin:end] = pooled[taken : taken + end - begin]
@@ -354,7 +355,7 @@ class Embedder:
         ends = np.searchsorted(places, pieces.words[:, 1], side="right") - 1
         whole = np.flatnonzero(ends - begins == pieces.words[:, 1] - pieces.words[:, 0])
         pooled = self.pooling(vectors, torch.from_numpy(begins[whole]), torch.from_numpy(ends[whole]))
-        room[whole] = _to_numpy(pooled)
+        room[whole] = to_numpy(pooled)
 
 
 def _twins(encoded: Sequence[Pieces]) -> dict[int, int]:
@@ -388,10 +389,6 @@ def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int
     if before >= after:
         return np.arange(window.keep_start, window.keep_end)
     return np.concatenate([np.arange(window.keep_start, before), np.arange(after, window.keep_end)])
-
-
-def _to_numpy(vectors: Tensor) -> NDArray[Any]:
-    return (vectors if vectors.dtype == torch.float64 else vectors.float()).cpu().numpy()
 
 
 def _embedded(document: Document, vectors: NDArray[Any]) -> Embedded:

@@ -28,6 +28,7 @@ from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.json_reading import damage_reported, parse_json
 from polyseme.options import check_choice
 from polyseme.text.documents import make_document
+from polyseme.text.ragged_arrays import places_within
 from polyseme.text.windows import Window
 from polyseme.types import Tokenizer
 
@@ -286,7 +287,7 @@ class TextSums:
         )
         counts = highs - lows
         owner = np.repeat(np.arange(len(rows)), counts)
-        within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts - lows, counts)
+        within = places_within(counts) + lows[owner]
         states = vectors[torch.from_numpy(within + starts[owner]).to(vectors.device)]
         owners = torch.from_numpy(owner).to(vectors.device)
         # from the first piece of the text's first row, counted from 1

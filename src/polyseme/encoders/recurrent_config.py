@@ -5,12 +5,12 @@ and two stacks over one token layer.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from polyseme.config import Direction, EncoderConfig, MemoryKind
 from polyseme.errors import ModelError, nearest
+from polyseme.json_reading import is_number
 from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.recurrence import N_GATES, CellKind
 from polyseme.parts.source_attention import SCORES
@@ -121,17 +121,17 @@ class StackConfig(EncoderConfig):
                     raise ModelError(f"'{name}' must be whole numbers from 1 on. Got {value!r} among them.")
         for name in ("cell_clip", "projection_clip"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and value > 0):
+            if value is not None and not (is_number(value) and value > 0):
                 raise ModelError(f"The '{name}' must be a number above 0, or none. Got {value!r} instead.")
         for name in ("dropout_rate", "embedding_dropout_rate", "output_dropout_rate", "word_dropout_rate",
                      "weight_dropout_rate"):  # fmt: skip
             value = getattr(self, name)
             if value is None and name == "output_dropout_rate":
                 continue
-            if not (_is_number(value) and 0 <= value < 1):
+            if not (is_number(value) and 0 <= value < 1):
                 raise ModelError(f"The '{name}' must be a number from 0 to below 1. Got {value!r} instead.")
         for name in ("forget_bias", "init_std"):
-            if not _is_number(getattr(self, name)):
+            if not is_number(getattr(self, name)):
                 raise ModelError(f"The '{name}' must be a number. Got {getattr(self, name)!r} instead.")
 
     @property
@@ -378,7 +378,3 @@ class TwoWayConfig(StackConfig):
         """The config of the forward or the backward half."""
         shared: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(StackConfig)}
         return RecurrentConfig(**shared, reads=reads)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

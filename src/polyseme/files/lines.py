@@ -12,13 +12,13 @@ r"""Plain text in: one text per line, UTF-8 to the letter, with the place of eac
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 from polyseme.errors import Advice, InputError, PolysemeWarning
+from polyseme.files.atomic import AnyPath
 from polyseme.files.bad_rows import BadRows
 from polyseme.files.reading_options import RowRequest
 from polyseme.files.rows import Place
@@ -37,7 +37,7 @@ class Line(NamedTuple):
     """The byte at which the line begins, counted from 0; in a compressed file, of what is packed in it."""
 
 
-def read_lines(path: str | os.PathLike[str]) -> Reading[Line]:
+def read_lines(path: AnyPath) -> Reading[Line]:
     """The lines of a plain text, packed or not, or of standard input (`-`), in memory one at a time.
 
     What can be seen to be wrong from the outside or from the first bytes is refused at once, the rest when it is met.

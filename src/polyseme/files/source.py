@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from polyseme.errors import InputError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.bad_rows import BadRows, NullTexts
 
 Item = TypeVar("Item")
@@ -206,7 +207,7 @@ class Reading(Iterator[Item]):
         self.close()
 
 
-def open_source(path: str | os.PathLike[str]) -> Source:
+def open_source(path: AnyPath) -> Source:
     """Open a path, decompressing by its ending, or standard input for `-`."""
     name = os.fspath(path)
     if name == STANDARD_INPUT:

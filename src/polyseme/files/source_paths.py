@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.atomic import AnyPath
 from polyseme.files.source import STANDARD_INPUT, size_of, status_of, suffixes
 
-AnyPath = str | os.PathLike[str]
 Sources = AnyPath | Iterable[Any]
 """Names of files; or texts, a frame or a dataset (`in_memory`)."""
 

@@ -18,7 +18,7 @@ from polyseme.cost import Tally, forward_flops
 from polyseme.embedding.decoder_stack import decoder_of
 from polyseme.encoders.batch_runner import MemoryLimit, padded, run_batches
 from polyseme.encoders.inference import PackedRows
-from polyseme.scoring.target_rows import PiecePredictor, in_full, usage_of
+from polyseme.scoring.target_rows import PiecePredictor, in_single_precision, usage_of
 
 Ints = NDArray[np.int64]
 Row = tuple[Ints, int, int]
@@ -74,7 +74,7 @@ class DecoderSteps:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.decoder = decoder_of(bundle)
-        self.output = in_full(bundle.outputs["causal"])  # type: ignore[arg-type]
+        self.output = in_single_precision(bundle.outputs["causal"])  # type: ignore[arg-type]
         self.dtype = next(self.output.parameters()).dtype
         self.tally = Tally()
 

@@ -37,7 +37,7 @@ from polyseme.errors import ModelError
 from polyseme.generating.kernel_steps import KernelSteps, kernel_steps
 from polyseme.generating.step_graph import Graph
 from polyseme.outputs.output import Output
-from polyseme.outputs.pieces import CausalOutput, TableOutput, scores_of, single_precision
+from polyseme.outputs.pieces import CausalOutput, TableOutput, scores_of
 from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.feed_forward import Activation, FeedForward
@@ -45,6 +45,7 @@ from polyseme.parts.inference_linear import LinearProduct, Product, packing_suit
 from polyseme.parts.masks import Places, mask_named, seen
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.parts.positions import of_heads
+from polyseme.parts.precision import single_precision
 
 PACKED_ROWS = 16
 """Rows that packed weights are laid out for."""

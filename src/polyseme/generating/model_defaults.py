@@ -6,12 +6,12 @@ would change texts.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyseme.errors import ModelError, PolysemeWarning
+from polyseme.json_reading import is_count, is_number
 
 FILE = "generation_config.json"
 TOP_K = 50
@@ -112,25 +112,17 @@ _WITHOUT_OPTION: Mapping[str, Any] = {
 """Settings that change texts and have no option here, with the value that changes nothing."""
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _is_positive(value: Any) -> bool:
-    return _is_number(value) and value > 0
+    return is_number(value) and value > 0
 
 
 Check = tuple[Callable[[Any], bool], str]
-_COUNT: Check = (_is_count, "a whole number of at least 0")
+_COUNT: Check = (is_count, "a whole number of at least 0")
 _VALID: Mapping[str, Check] = {
     **dict.fromkeys(("max_new_tokens", "min_new_tokens", "max_length", "min_length"), _COUNT),
     **dict.fromkeys(("no_repeat_ngram_size", "top_k"), _COUNT),
-    "num_beams": (lambda value: _is_count(value) and value > 0, "a whole number of at least 1"),
-    "length_penalty": (_is_number, "a number"),
+    "num_beams": (lambda value: is_count(value) and value > 0, "a whole number of at least 1"),
+    "length_penalty": (is_number, "a number"),
     "early_stopping": (lambda value: isinstance(value, bool) or value == "never", "true, false or 'never'"),
     "repetition_penalty": (_is_positive, "a number over 0"),
     "temperature": (_is_positive, "a number over 0"),

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from polyseme.config import Config
 from polyseme.errors import ModelError, OptionError, nearest
+from polyseme.json_reading import is_count, is_number
 from polyseme.parts.crf import SCHEMES
 
 Body = Literal["linear", "mlp", "mlp-batchnorm", "attention", "bilstm", "bilstm-attention", "bcn", "cosine", "text"]
@@ -110,16 +111,16 @@ class HeadConfig(Config):
             _one_of("scheme", self.scheme, SCHEMES)
         for name in ("width", "whole_width", "inner_width", "n_layers", "marks_width", "n_best", "longest_answer"):
             value = getattr(self, name)
-            if not (value is None and name in ("whole_width", "inner_width")) and not _is_count(value, least=1):
+            if not (value is None and name in ("whole_width", "inner_width")) and not is_count(value, least=1):
                 raise ModelError(f"The '{name}' of a head must be a whole number from 1 on. Got {value!r} instead.")
-        if not _is_count(self.n_marks, least=0):
+        if not is_count(self.n_marks, least=0):
             raise ModelError(f"The 'n_marks' of a head must be a whole number from 0 on. Got {self.n_marks!r} instead.")
-        if not (_is_number(self.dropout_rate) and 0 <= self.dropout_rate < 1):
+        if not (is_number(self.dropout_rate) and 0 <= self.dropout_rate < 1):
             raise ModelError(
                 f"The 'dropout_rate' of a head must be a number from 0 to below 1. Got {self.dropout_rate!r} instead."
             )
         for name in ("init_std", "no_answer_threshold"):
-            if not _is_number(getattr(self, name)):
+            if not is_number(getattr(self, name)):
                 raise ModelError(f"The '{name}' of a head must be a number. Got {getattr(self, name)!r} instead.")
         if len(set(self.labels)) < len(self.labels):
             twice = next(label for label in self.labels if self.labels.count(label) > 1)
@@ -136,7 +137,7 @@ class HeadConfig(Config):
 
     def _check_late(self) -> None:
         _one_of("late_at", self.late_at, get_args(LateAt))
-        if not _is_count(self.late_width, least=0):
+        if not is_count(self.late_width, least=0):
             raise ModelError(f"The 'late_width' of a head must be a whole number from 0 on. Got {self.late_width!r}.")
         if not self.late_width:
             return
@@ -168,11 +169,3 @@ def _one_of(name: str, value: Any, known: Iterable[str]) -> None:
     known = list(known)
     if value not in known:
         raise ModelError(f"There is no {name} {value!r} of a head. {nearest(str(value), known)}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_count(value: object, *, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -16,7 +16,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.convert.weight_files import read_safetensors
 from polyseme.errors import ModelError
-from polyseme.files.atomic import whole_folder
+from polyseme.files.atomic import AnyPath, whole_folder
 from polyseme.ngrams.counting import blocks
 from polyseme.ngrams.recognition import NGRAM
 from polyseme.ngrams.tables import Ints, NGramTables
@@ -102,7 +101,7 @@ def named_arrays(tables: NGramTables) -> dict[str, NDArray[Any]]:
     }
 
 
-def save_ngrams(model: NGramModel, path: str | PathLike[str], *, force: bool = False, card: str | None = None) -> None:
+def save_ngrams(model: NGramModel, path: AnyPath, *, force: bool = False, card: str | None = None) -> None:
     """Write the folder of a model, whole or not at all."""
     tables = model.tables
     config = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from os import PathLike
 from pathlib import Path
 from typing import Literal
 
 from polyseme.convert.config_file import read_json
 from polyseme.errors import InputError, ModelError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.source import open_source
 
 Kind = Literal["ngram", "arpa", "mixture"]
@@ -46,7 +46,7 @@ def is_arpa(path: Path) -> bool:
         return False
 
 
-def no_encoder(kind: Kind, path: str | PathLike[str]) -> ModelError:
+def no_encoder(kind: Kind, path: AnyPath) -> ModelError:
     """Why a model of such a kind cannot do what takes an encoder."""
     return ModelError(
         f"The model {path} is {NAMES[kind]}: it says how likely texts are and writes on (score, evaluate, generate), "

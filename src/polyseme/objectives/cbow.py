@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.objectives.objective import in_full
 from polyseme.objectives.table_rows import add_rows, mean_with_whole_gradient, rows_of
 from polyseme.objectives.word_windows import NegativeSampling, Windows, WordNets, logistic_loss
+from polyseme.parts.precision import single_precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ class CbowNets(WordNets):
         contexts, in_reach, centers, counted, noise, times = blocks
         sums = in_reach @ self.look_up(contexts)  # [S, N, D]
         means = mean_with_whole_gradient(sums, in_reach.sum(2, keepdim=True).clamp(min=1))
-        scores = in_full((means * rows_of(self.predicted, centers)).sum(2))  # [S, N]
-        against = in_full(means @ rows_of(self.predicted, noise).transpose(1, 2))  # [S, N, K]
+        scores = single_precision((means * rows_of(self.predicted, centers)).sum(2))  # [S, N]
+        against = single_precision(means @ rows_of(self.predicted, noise).transpose(1, 2))  # [S, N, K]
         return -(counted * F.logsigmoid(scores)).sum() - (times * F.logsigmoid(-against)).sum()
 
     def move(self, blocks: tuple[Tensor, ...], rate: float) -> Tensor:

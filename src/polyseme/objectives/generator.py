@@ -15,8 +15,9 @@ from polyseme.bundle import Bundle, new_bundle
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import in_full, with_outputs
+from polyseme.objectives.objective import with_outputs
 from polyseme.parts.positions import LearnedPositions
+from polyseme.parts.precision import single_precision
 
 Sharing = Literal["none", "embeddings", "all"]
 
@@ -68,7 +69,7 @@ def transformer_of(bundle: Bundle) -> Transformer:
 
 def sample(logits: Tensor, random_numbers: Tensor, temperature: float = 1.0) -> Tensor:
     """[N, V] and [N] in [0, 1) → the pieces [N] that these numbers fall on; no gradient passes."""
-    scores = in_full(logits.detach()) / temperature
+    scores = single_precision(logits.detach()) / temperature
     n_pieces = scores.shape[-1]
     top = scores.amax(dim=-1, keepdim=True)
     weights = F.pad((scores - top).exp(), (0, -n_pieces % BLOCK)).unflatten(-1, (-1, BLOCK))  # [N, B, BLOCK]

@@ -31,6 +31,7 @@ from polyseme.options import wrong_type
 from polyseme.outputs.output import Output
 from polyseme.parts.masks import OwnSource, SameDocument
 from polyseme.parts.memory_and_cache import Memory
+from polyseme.parts.precision import single_precision
 from polyseme.types import Batch, Example, Loss, Needs, Rows, Tokenizer
 
 Arrays: TypeAlias = Mapping[str, Tensor]
@@ -307,11 +308,6 @@ def pick(states: Tensor, places: Tensor) -> Tensor:
     return states.flatten(0, 1).index_select(0, (places + first).flatten())
 
 
-def in_full(numbers: Tensor) -> Tensor:
-    """At least single precision: neither losses nor samples are computed in half precision."""
-    return numbers.float() if numbers.dtype in (torch.bfloat16, torch.float16) else numbers
-
-
 # --- two stacks ------------------------------------------------------------------------------------------------------
 
 
@@ -358,7 +354,7 @@ class TwoStackNets(Nets):
         """[T]: with smoothing only in training, so that an evaluation says what a piece truly costs."""
         if not self.smoothing or not self.training:
             return self.output.loss(states, targets)
-        logits = in_full(cast(Any, self.output).logits(states))
+        logits = single_precision(cast(Any, self.output).logits(states))
         return F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.smoothing)
 
 

@@ -34,21 +34,12 @@ from polyseme.cost import forward_flops
 from polyseme.errors import OptionError, nearest
 from polyseme.objectives.generator import Sharing, generator_for, put, sample, transformer_of
 from polyseme.objectives.masked import WithMaskRate, places_of, target_arrays
-from polyseme.objectives.objective import (
-    Arrays,
-    Nets,
-    Parts,
-    batch_of,
-    in_full,
-    output_flops,
-    pick,
-    shared_arrays,
-    with_outputs,
-)
+from polyseme.objectives.objective import Arrays, Nets, Parts, batch_of, output_flops, pick, shared_arrays, with_outputs
 from polyseme.objectives.target_selection import choose_pieces, how_many, most
 from polyseme.outputs.labels import ReplacedOutput
 from polyseme.outputs.pieces import MaskedOutput, piece_losses
 from polyseme.parts.memory_and_cache import Memory
+from polyseme.parts.precision import single_precision
 from polyseme.types import Example, Needs, Rows
 
 Learn = Literal["all", "masked", "replace", "all-tokens"]
@@ -256,7 +247,7 @@ class ReplacedNets(Nets):
 
     def detected(self, states: Tensor, labels: Tensor) -> Tensor:
         """[R, T, D] and [R, T] → the discriminator's losses [R, T]."""
-        scores = in_full(cast(ReplacedOutput, self.output).logits(states))
+        scores = single_precision(cast(ReplacedOutput, self.output).logits(states))
         return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="none")
 
 
@@ -285,7 +276,7 @@ class CopyingNets(ReplacedNets):
 
     def copied(self, states: Tensor, read: Tensor, original: Tensor) -> Tensor:
         """[N, D], [N] and [N] → [N]: minus the logarithm of D · 1[read = original] + (1 - D) · softmax(original)."""
-        replaced = in_full(self.replaced.logits(states))
+        replaced = single_precision(self.replaced.logits(states))
         predicted = F.logsigmoid(replaced) - self.output.loss(states, original)
         copied = torch.logaddexp(F.logsigmoid(-replaced), predicted)
         return -torch.where(read == original, copied, predicted)

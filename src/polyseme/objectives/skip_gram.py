@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from polyseme.bundle import Bundle
-from polyseme.objectives.objective import in_full
 from polyseme.objectives.table_rows import add_rows, rows_of
 from polyseme.objectives.word_windows import NegativeSampling, Windows, WordNets, logistic_loss
+from polyseme.parts.precision import single_precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,9 @@ class SkipGramNets(WordNets):
 
     def loss(self, blocks: tuple[Tensor, ...]) -> Tensor:
         centers, others, times = blocks
-        scores = in_full(self.look_up(centers) @ rows_of(self.predicted, others).transpose(1, 2))  # [S, N, C + K]
+        scores = single_precision(
+            self.look_up(centers) @ rows_of(self.predicted, others).transpose(1, 2)
+        )  # [S, N, C + K]
         true, noise = scores.split([self._reach(others), self.objective.shared_negatives], dim=2)
         return -(times * F.logsigmoid(torch.cat([true, -noise], dim=2))).sum()
 

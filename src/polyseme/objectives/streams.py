@@ -31,11 +31,12 @@ from polyseme.config import EncoderConfig
 from polyseme.corpus.stream_rows import Streams
 from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
-from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, in_full, memory_flops, output_flops
+from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, memory_flops, output_flops
 from polyseme.outputs.output import Output
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import SAMPLES, AdaptiveOutput, SampledOutput, SoftmaxOutput
 from polyseme.parts.memory_and_cache import Memory
+from polyseme.parts.precision import single_precision
 from polyseme.types import Batch, Example, Needs, Rows
 
 Softmax = Literal["full", "sampled"]
@@ -131,9 +132,9 @@ class StreamedNets(Nets):
         states = self.encoder(Batch(read), layers=[-1], memory=memory)
         parts = {"causal": self.output.loss(states[-1].flatten(0, 1), targets.flatten()).sum()}
         if self.training and "activation" in self.parts:
-            parts["activation"] = in_full(states[-1]).square().mean(dim=-1).sum()
+            parts["activation"] = single_precision(states[-1]).square().mean(dim=-1).sum()
         if self.training and "temporal" in self.parts:
-            before = in_full(cast(Tensor, states.undropped))
+            before = single_precision(cast(Tensor, states.undropped))
             parts["temporal"] = before.diff(dim=1).square().mean(dim=-1).sum()
         return parts, states.memory
 

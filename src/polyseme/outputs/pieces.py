@@ -13,11 +13,7 @@ from polyseme.outputs.output import Output
 from polyseme.parts.feed_forward import ACTIVATIONS
 from polyseme.parts.linear import Linear, linear
 from polyseme.parts.norms import NormKind, norm
-
-
-def single_precision(numbers: Tensor) -> Tensor:
-    """In single precision, if they are in half."""
-    return numbers.float() if numbers.dtype in (torch.bfloat16, torch.float16) else numbers
+from polyseme.parts.precision import single_precision
 
 
 def scores_of(output: Output, states: Tensor) -> Tensor:

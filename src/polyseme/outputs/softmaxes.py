@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from polyseme.errors import ModelError, OptionError
 from polyseme.outputs.output import Output
-from polyseme.outputs.pieces import CausalOutput, PieceOutput, piece_losses, single_precision
+from polyseme.outputs.pieces import CausalOutput, PieceOutput, piece_losses
 from polyseme.parts.embeddings import Clusters, cluster_bounds
+from polyseme.parts.precision import single_precision
 
 SAMPLES = 8192
 """Pieces that a sampled softmax draws by default: as many as ELMo's."""

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from polyseme.errors import ModelError, nearest
 from polyseme.parts.kernel_trials import KernelModule
+from polyseme.parts.precision import single_precision
 from polyseme.text.tag_schemes import OUTSIDE, may_end, may_follow, may_start, parts_of
 
 FORBIDDEN = -10_000.0
@@ -55,7 +56,7 @@ class LinearChain(nn.Module):
 
     def path_score(self, scores: Tensor, mask: Tensor, tags: Tensor) -> Tensor:
         """The score of one sequence a row: [R, W, L], [R, W], [R, W] → [R]. Tags at padding may be anything."""
-        scores, (first, between, last) = _precise(scores), self._transitions(scores)
+        scores, (first, between, last) = single_precision(scores), self._transitions(scores)
         if not scores.shape[1]:
             return scores.new_zeros(scores.shape[0])
         tags = tags.masked_fill(~mask, 0)
@@ -67,7 +68,7 @@ class LinearChain(nn.Module):
 
     def log_partition(self, scores: Tensor, mask: Tensor) -> Tensor:
         """The log of Σ exp score over all sequences of each row's length: [R]; 0 for a row of no words."""
-        scores = _precise(scores)
+        scores = single_precision(scores)
         if not scores.shape[1]:
             return scores.new_zeros(scores.shape[0])
         summed: Tensor = _LogPartition.apply(scores, mask, *self._transitions(scores))  # type: ignore[no-untyped-call]
@@ -79,7 +80,7 @@ class LinearChain(nn.Module):
 
     def marginals(self, scores: Tensor, mask: Tensor) -> Tensor:
         """The probability of each tag at each word, over all sequences: [R, W, L]; zeros at padding."""
-        scores = _precise(scores)
+        scores = single_precision(scores)
         if not scores.shape[1]:
             return scores
         first, between, last = self._transitions(scores)
@@ -88,7 +89,7 @@ class LinearChain(nn.Module):
 
     def best_path(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The best sequence of each row and its score, by Viterbi: tags [R, W], `NO_TAG` at padding, and [R]."""
-        scores, (first, between, last) = _precise(scores), self._transitions(scores)
+        scores, (first, between, last) = single_precision(scores), self._transitions(scores)
         n_rows, n_words, n_tags = scores.shape
         if not n_words:
             return mask.long(), scores.new_zeros(n_rows)
@@ -116,10 +117,6 @@ class LinearChain(nn.Module):
             self.between.to(dtype) + self.forbidden_between.to(dtype),
             self.last.to(dtype) + self.forbidden_last.to(dtype),
         )
-
-
-def _precise(scores: Tensor) -> Tensor:
-    return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 class _LogPartition(torch.autograd.Function):

@@ -14,10 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-def single_precision(numbers: Tensor) -> Tensor:
-    """At least single precision."""
-    return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
+from polyseme.parts.precision import single_precision
 
 
 def soft_target_losses(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:

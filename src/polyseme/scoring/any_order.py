@@ -30,10 +30,10 @@ from polyseme.scoring.target_rows import (
     TargetScores,
     Usage,
     check_stride,
-    flat,
     strides,
     usage_of,
 )
+from polyseme.text.ragged_arrays import concatenate
 from polyseme.types import Batch
 
 ONWARD, BACK, BOTH = "left-to-right", "right-to-left", "both"
@@ -103,7 +103,7 @@ class AnyOrderScoring(ScoringMethod):
         return f"in the order {' → '.join(map(str, self.order))}, with a query stream"
 
     def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
-        pieces, ends = flat([each.ids for each in request.encoded])
+        pieces, ends = concatenate([each.ids for each in request.encoded])
         scores = TargetScores.empty(len(pieces))
         rows: list[_Row] = []
         for number, each in enumerate(request.encoded):

@@ -32,12 +32,12 @@ from polyseme.scoring.target_rows import (
     TargetScores,
     Usage,
     check_stride,
-    flat,
     strides,
     usage_of,
 )
 from polyseme.scoring.text_scores import perplexity
 from polyseme.text.character_tokenizer import WordTable
+from polyseme.text.ragged_arrays import concatenate
 from polyseme.types import Batch, Pieces, Tokenizer
 
 CARRIED = ("state", "segment")
@@ -154,7 +154,7 @@ class CausalScoring(ScoringMethod):
     def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
         encoded = request.encoded
         words = self.reading.words
-        pieces, ends = flat([each.ids if words is None else words.predicted(each.ids) for each in encoded])
+        pieces, ends = concatenate([each.ids if words is None else words.predicted(each.ids) for each in encoded])
         if self.carries:
             scores, lengths = self._with_memory(pieces, ends, request)
         else:
@@ -194,7 +194,7 @@ class CausalScoring(ScoringMethod):
                 at += len(ids)
         starts, lengths, places, firsts, counts = np.array(rows, dtype=np.int64).reshape(-1, 5).T
         stretch, hidden = np.arange(len(rows)), np.zeros((len(rows), 2), np.int64)
-        return TargetRows(flat(read)[0], starts, lengths, stretch, hidden, places, firsts, counts)
+        return TargetRows(concatenate(read)[0], starts, lengths, stretch, hidden, places, firsts, counts)
 
     def _windows(self, ids: Ints) -> Iterator[tuple[Ints, list[_Window]]]:
         """What is read of a document, and the windows over it: one run for all of them, which overlap in it.

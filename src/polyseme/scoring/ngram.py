@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from polyseme.ngrams.model_folder import NGramModel
-from polyseme.scoring.target_rows import NUMBERS_AT_ONCE, ScoringMethod, ScoringRequest, TargetScores, Usage, flat
+from polyseme.scoring.target_rows import NUMBERS_AT_ONCE, ScoringMethod, ScoringRequest, TargetScores, Usage
+from polyseme.text.ragged_arrays import concatenate
 
 
 class NGramScoring(ScoringMethod):
@@ -22,7 +23,7 @@ class NGramScoring(ScoringMethod):
 
     def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
         tables = self.model.tables
-        pieces, ends = flat([each.ids for each in request.encoded])
+        pieces, ends = concatenate([each.ids for each in request.encoded])
         starts = ends[:-1]
         states = self.model.states_before(pieces, starts)
         scores = TargetScores.empty(len(pieces))

@@ -31,9 +31,9 @@ from polyseme.scoring.target_rows import (
     TargetRows,
     TargetScores,
     Usage,
-    flat,
     usage_of,
 )
+from polyseme.text.ragged_arrays import concatenate
 from polyseme.text.windows import cut
 from polyseme.types import Pieces, Tokenizer
 
@@ -79,7 +79,7 @@ class PseudoLikelihood(ScoringMethod):
         self.predictor.inference.prepare()
 
     def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
-        pieces, ends = flat([each.ids for each in request.encoded])
+        pieces, ends = concatenate([each.ids for each in request.encoded])
         target_rows = self._target_rows(request.encoded, ends)
         if request.only is not None:
             selected = np.zeros(len(pieces) + 1, np.int64)
@@ -104,7 +104,7 @@ class PseudoLikelihood(ScoringMethod):
                 stretches.append(
                     (base + window.start, base + window.end, window.keep_end - window.keep_start, framed.offset)
                 )
-        ids, starts = flat(rows)
+        ids, starts = concatenate(rows)
         start, end, n_kept, offset = np.array(stretches, dtype=np.int64).reshape(-1, 4).T
         stretch_of = np.repeat(np.arange(len(rows)), n_kept)  # [P]
         group_starts, group_ends = _groups(encoded, ends, alone=self.hide == "piece")

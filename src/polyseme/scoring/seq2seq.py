@@ -26,9 +26,9 @@ from polyseme.scoring.target_rows import (
     ScoringRequest,
     TargetScores,
     Usage,
-    flat,
     usage_of,
 )
+from polyseme.text.ragged_arrays import concatenate
 from polyseme.types import Pieces, Tokenizer
 
 
@@ -59,7 +59,7 @@ class SourceScoring(ScoringMethod):
 
     def __call__(self, request: ScoringRequest) -> tuple[TargetScores, Usage]:
         encoded, only = request.encoded, request.only
-        pieces, ends = flat([each.ids for each in encoded])
+        pieces, ends = concatenate([each.ids for each in encoded])
         scores = TargetScores.empty(len(pieces), request.bounds)
         read = [self.tokenizer.frame(each.ids).ids for each in request.sources or ()]
         framed = [self.tokenizer.frame(each.ids) for each in encoded]

@@ -26,6 +26,7 @@ from polyseme.encoders.batch_runner import BATCH_PIECES, MemoryLimit, run_batche
 from polyseme.encoders.inference import InferenceEncoder, PackedRows
 from polyseme.errors import OptionError
 from polyseme.outputs.output import Output
+from polyseme.text.ragged_arrays import places_within
 from polyseme.types import OnBatch, Pieces
 
 Ints = NDArray[np.int64]
@@ -183,7 +184,7 @@ class PiecePredictor:
         threads: bool = True,
     ) -> None:
         self.inference = inference
-        self.output = in_full(output)
+        self.output = in_single_precision(output)
         self.dtype = next(self.output.parameters()).dtype
         self.device = device
         self.batch_pieces = batch_pieces or BATCH_PIECES[device.type]
@@ -268,7 +269,7 @@ class PiecePredictor:
         return max(parameter.shape[0] for parameter in self.output.parameters())
 
 
-def in_full(output: Output) -> Output:
+def in_single_precision(output: Output) -> Output:
     """The output itself, or one like it in fp32 where it is in half precision."""
     half = {torch.bfloat16, torch.float16}
     if half.isdisjoint(parameter.dtype for parameter in output.parameters()):
@@ -280,34 +281,18 @@ def _batch(target_rows: TargetRows, rows: Ints, mask: int) -> tuple[Ints, Ints, 
     """The pieces of some rows [N], the places of the states that predict [M], and the pieces that they predict [M]."""
     lengths = target_rows.lengths[target_rows.stretch[rows]]
     offsets = np.cumsum(lengths) - lengths
-    within = counted(lengths)
+    within = places_within(lengths)
     ids = target_rows.ids[within + np.repeat(target_rows.starts[target_rows.stretch[rows]], lengths)]
     hidden = target_rows.hidden[rows]
     if (hidden[:, 1] > hidden[:, 0]).any():
         ids[(within >= np.repeat(hidden[:, 0], lengths)) & (within < np.repeat(hidden[:, 1], lengths))] = mask
     counts = target_rows.count[rows]
-    steps = counted(counts)
+    steps = places_within(counts)
     return (
         ids,
         np.repeat(offsets + target_rows.place[rows], counts) + steps,
         np.repeat(target_rows.first[rows], counts) + steps,
     )
-
-
-def counted(counts: Ints) -> Ints:
-    """0 … n-1 for each of the counts, one after another.
-
-    >>> counted(np.array([3, 0, 2])).tolist()
-    [0, 1, 2, 0, 1]
-    """
-    total = int(counts.sum())
-    return np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
-def flat(arrays: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Arrays one after another, and where each begins, with the end of all."""
-    ends = np.cumsum([0, *map(len, arrays)])
-    return (np.concatenate(arrays) if len(arrays) else np.zeros(0, np.int64)), ends
 
 
 class Stride(NamedTuple):

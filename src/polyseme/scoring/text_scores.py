@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from polyseme.plots.html_page import framed_page
 from polyseme.plots.shaded_text import Mark, ShadedText, shaded_page
-from polyseme.result_tables import Table
-from polyseme.result_tables import counted as counted_texts
-from polyseme.scoring.target_rows import Ints, counted
+from polyseme.result_tables import Table, counted
+from polyseme.scoring.target_rows import Ints
+from polyseme.text.ragged_arrays import places_within
 from polyseme.types import Document, Pieces
 
 Floats = NDArray[np.float64]
@@ -126,7 +126,7 @@ class Scored(Document):
             return np.zeros(0)
         counts = self.word_pieces[:, 1] - self.word_pieces[:, 0] + 1
         owners = np.repeat(np.arange(n_words), counts)
-        owned = np.repeat(self.word_pieces[:, 0], counts) + counted(counts)
+        owned = np.repeat(self.word_pieces[:, 0], counts) + places_within(counts)
         n_owners = np.bincount(owned, minlength=n_pieces)
         lone = np.flatnonzero(n_owners == 0)
         after = np.minimum(np.searchsorted(self.word_pieces[:, 0], lone), n_words - 1)
@@ -154,7 +154,7 @@ class Scored(Document):
         starts, ends = bounds[self.spans[:, 0]], bounds[self.spans[:, 1]]
         starts = np.minimum(starts, n_bytes - 1)  # an empty piece goes with the byte at its place
         counts = np.maximum(ends - starts, 1)
-        places = np.repeat(starts, counts) + counted(counts)
+        places = np.repeat(starts, counts) + places_within(counts)
         sums = _sums(places, np.repeat(self.piece_log_probs / counts, counts), n_bytes)
         if self.span is not None:
             sums[: bounds[self.span[0]]] = sums[bounds[self.span[1]] :] = np.nan
@@ -232,7 +232,7 @@ def scores_table(texts: Sequence[Scored]) -> Table:
         return each.id, totals.words, totals.log_prob, totals.perplexity_per_word, each.text
 
     header = ("id", "words", "log-probability", "perplexity per word", "text")
-    return Table.of(counted_texts(len(texts), "text"), header, texts, row)
+    return Table.of(counted(len(texts), "text"), header, texts, row)
 
 
 def shaded_html(texts: Sequence[Scored]) -> str:

@@ -8,10 +8,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from polyseme.api import AnyPath, Model, load
+from polyseme.api import Model, load
 from polyseme.convert.hub import HUB, find_model
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.extras import require
+from polyseme.files.atomic import AnyPath
 from polyseme.text.documents import to_document
 from polyseme.types import Document
 from polyseme.verb_options.model_options import Dtype

@@ -15,9 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from polyseme.api import AnyPath, Model
+from polyseme.api import Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
+from polyseme.files.atomic import AnyPath
 from polyseme.heads.head_config import HeadConfig
 from polyseme.options import check_seed, doc, option, same
 from polyseme.parts.device import find_device

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.api import AnyPath, Model
+from polyseme.api import Model
 from polyseme.embedding.flow import warn_unread
 from polyseme.embedding.pooling import warn_wordless
 from polyseme.errors import OptionError, nearest
 from polyseme.extras import require
+from polyseme.files.atomic import AnyPath
 from polyseme.files.vector_files import Per
 from polyseme.options import doc, flat_method, option, same
 from polyseme.sklearn.inputs import MODEL, TextEstimator, Texts, documents, model_of

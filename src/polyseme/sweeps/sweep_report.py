@@ -9,12 +9,12 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from polyseme.config import Config
 from polyseme.errors import InputError, OptionError, nearest
+from polyseme.files.atomic import AnyPath
 from polyseme.json_reading import load_json
 from polyseme.plots.html_page import framed_page
 from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_page, sweep_picture
@@ -326,7 +326,7 @@ class Sweep(ShownAsTable):
         )
 
     @classmethod
-    def read(cls, path: str | PathLike[str]) -> Sweep:
+    def read(cls, path: AnyPath) -> Sweep:
         """The sweep whose files have this name: NAME.html or NAME.json."""
         file = Path(path).with_suffix(".json")
         try:

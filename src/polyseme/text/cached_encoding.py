@@ -19,6 +19,7 @@ from tokenizers.models import WordLevel
 
 from polyseme.text.cut_points import CHARACTER, can_be_cut, cut_places, prepends_itself, steps
 from polyseme.text.library_faults import library_faults
+from polyseme.text.ragged_arrays import places_within
 from polyseme.text.sentencepiece_encoding import SentencePieceEncoder
 from polyseme.text.sentencepiece_search import add_up
 from polyseme.text.specials import is_unigram, literal_twin
@@ -219,7 +220,7 @@ class _Characters(NamedTuple):
         codes = np.frombuffer("".join(parts).encode("utf-32-le", "surrogatepass"), np.uint32)
         places = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
         ids = np.where(self.codes[places] == codes, self.ids[places], self.unknown)
-        starts = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = places_within(counts)
         return EncodedParts(ids, np.stack([starts, starts + 1], axis=1), counts)
 
 

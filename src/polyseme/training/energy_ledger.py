@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from polyseme.config import Config
+from polyseme.cost import scaled
 from polyseme.errors import OptionError, nearest
 
 JOULES_PER_KWH = 3.6e6
@@ -200,7 +201,7 @@ class Ledger(Config):
             *self._reached(),
             f"{steps}{self.pieces:,} pieces in {duration(self.seconds)}{total}{sessions} on {devices} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
-            *([f"{self.flops:.1e} FLOPs ({_scaled(self.flops / seconds)}FLOP/s{share})"] if self.flops else []),
+            *([f"{self.flops:.1e} FLOPs ({scaled(self.flops / seconds)}FLOP/s{share})"] if self.flops else []),
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "
             f"{_digits(self.price)} {self.currency}",
         ]
@@ -290,10 +291,3 @@ def _digits(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:#.3g}" if value >= 1e-4 or value == 0 else f"{value:.2e}"
-
-
-def _scaled(value: float) -> str:
-    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if value >= size:
-            return f"{value / size:.1f} {prefix}"
-    return f"{value:.0f} "

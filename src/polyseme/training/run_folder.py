@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from polyseme import __version__
 from polyseme.errors import InputError, ModelError, OutputError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.files.checksums import record_checksum
-from polyseme.json_reading import load_json
+from polyseme.json_reading import is_count, is_number, load_json
 from polyseme.training.checkpoint import Checkpoint
 from polyseme.training.pretraining_job import MOST_EVALUATIONS
 from polyseme.training.time_budget import Correction, Timing
@@ -147,11 +146,11 @@ class Run:
         """Raise a ValueError where run.json holds what no run has written."""
         for name, right in (
             ("settings", isinstance(self.settings, dict)),
-            ("n_steps", self.n_steps is None or _is_count(self.n_steps, 0 if self.finished else 1)),
+            ("n_steps", self.n_steps is None or is_count(self.n_steps, 0 if self.finished else 1)),
             ("finished", isinstance(self.finished, bool)),
             ("stopped", self.stopped is None or isinstance(self.stopped, str)),
-            ("unigram_entropy", self.unigram_entropy is None or _is_number(self.unigram_entropy)),
-            ("model_step", self.model_step is None or _is_count(self.model_step, 0)),
+            ("unigram_entropy", self.unigram_entropy is None or is_number(self.unigram_entropy)),
+            ("model_step", self.model_step is None or is_count(self.model_step, 0)),
         ):
             if not right:
                 raise ValueError(f"{name} is {getattr(self, name)!r}")
@@ -204,14 +203,6 @@ def _in_order(folder: Path) -> Iterator[None]:
             f"{folder / RUN} is damaged ({reason}), so the run cannot be resumed. Put back a good copy, or start a new "
             "run."
         ) from None
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.errors import InputError, PolysemeWarning
+from polyseme.files.atomic import AnyPath
 from polyseme.files.in_memory import InMemory
 from polyseme.metrics.evaluation_report import Line, Report
 from polyseme.metrics.task_metrics import METRICS, measure, measure_groups, undefined
@@ -33,7 +33,7 @@ def evaluate_labeled(
     *,
     folder: str,
     others: Sequence[TaskModel] = (),
-    data: str | PathLike[str] | None = None,
+    data: AnyPath | None = None,
     columns: Mapping[str, Any] | None = None,
     bf16: bool = False,
     progress: Progress | None = None,
@@ -89,13 +89,13 @@ def evaluate_labeled(
     )
 
 
-def has_head(folder: str | PathLike[str]) -> bool:
+def has_head(folder: AnyPath) -> bool:
     """Whether a model folder holds a task model."""
     return task_card(model_folder(Path(folder))) is not None
 
 
 def labeled_data(
-    name: str | InMemory, data: str | PathLike[str] | None, model: TaskModel, columns: Mapping[str, Any], where: str
+    name: str | InMemory, data: AnyPath | None, model: TaskModel, columns: Mapping[str, Any], where: str
 ) -> TaskData:
     """A file with labels, or a benchmark, read as a task model reads it; labels may be others than the model's."""
     head = model.head.config

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
 
 from polyseme import __version__
 from polyseme.bundle import Bundle
 from polyseme.convert.hub import HUB
+from polyseme.files.atomic import AnyPath
 from polyseme.model_card import CardContent, Figure, Use, model_card, table
 from polyseme.packaged_models import model_name
 from polyseme.tasks.kinds import KINDS
@@ -18,7 +18,7 @@ ORIGINS = {"frozen": "A frozen encoder with a head", "tuned": "Fine-tuned", "dis
 """What a model is, by the mode of its report."""
 
 
-def task_card_of(report: FinetuneReport, bundle: Bundle | None, folder: str | PathLike[str]) -> str:
+def task_card_of(report: FinetuneReport, bundle: Bundle | None, folder: AnyPath) -> str:
     """The card of a report's model, which is saved into a folder; without a bundle there is but a head."""
     kind = KINDS[report.kind]
     seeds = f"{len(report.seeds)} seed{'' if len(report.seeds) == 1 else 's'}"

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from polyseme.bundle import Bundle
 from polyseme.convert.config_file import read_json
 from polyseme.convert.weight_files import read_safetensors, refuse_no_weights, write_safetensors
 from polyseme.errors import ModelError
-from polyseme.files.atomic import whole_folder
+from polyseme.files.atomic import AnyPath, whole_folder
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.word_inputs import WordInputs, WordInputsConfig
 from polyseme.model_folder import CARD, load_bundle, model_folder, save_bundle
@@ -43,7 +42,7 @@ CURVE = "curve.svg"
 
 def save_task_model(
     model: TaskModel,
-    path: str | PathLike[str],
+    path: AnyPath,
     *,
     card: Mapping[str, Any] | None = None,
     files: Mapping[str, str] | None = None,
@@ -84,7 +83,7 @@ def save_task_model(
 
 
 def load_task_model(
-    path: str | PathLike[str], *, device: str = "cpu", bundle: Bundle | None = None, dtype: str = "auto"
+    path: AnyPath, *, device: str = "cpu", bundle: Bundle | None = None, dtype: str = "auto"
 ) -> TaskModel:
     """The task model in a folder; its encoder is the `bundle`, where that is loaded already.
 
@@ -134,7 +133,7 @@ def load_task_model(
     return model
 
 
-def task_card(path: str | PathLike[str]) -> dict[str, Any] | None:
+def task_card(path: AnyPath) -> dict[str, Any] | None:
     """What a model folder says of its task; None where it has none."""
     card = Path(path) / CARD
     if not card.is_file():

@@ -9,7 +9,7 @@ from polyseme.options import callback, output_option
 from polyseme.verb_options.model_options import DeviceOptions, ForceOption
 
 if TYPE_CHECKING:
-    from polyseme.files.source_paths import AnyPath
+    from polyseme.files.atomic import AnyPath
     from polyseme.types import Progress
 
 

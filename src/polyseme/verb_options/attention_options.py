@@ -14,7 +14,7 @@ from polyseme.verb_options.model_options import model_option
 if TYPE_CHECKING:
     from polyseme.analysis.attention_findings import AttentionFindings
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath
+    from polyseme.files.atomic import AnyPath
 
 
 @dataclass(frozen=True, kw_only=True)

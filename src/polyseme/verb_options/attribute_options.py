@@ -14,7 +14,8 @@ from polyseme.verb_options.model_options import IN_MEMORY, SOURCES
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
 
 Baseline = Literal["pad", "mask", "zero"]
 Method = Literal["integrated-gradients", "gradient-x-input"]

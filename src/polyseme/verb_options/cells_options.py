@@ -13,7 +13,7 @@ from polyseme.verb_options.analysis_options import AnalysisOptions
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath
+    from polyseme.files.atomic import AnyPath
 
     Property = Callable[[str], Sequence[float]]
 

@@ -11,7 +11,7 @@ from polyseme.options import callback, doc, option, output_option
 from polyseme.verb_options.model_options import DeviceOption, ForceOption
 
 if TYPE_CHECKING:
-    from polyseme.files.source_paths import AnyPath
+    from polyseme.files.atomic import AnyPath
     from polyseme.sweeps.run_queue import SweepProgress
     from polyseme.types import Progress
 

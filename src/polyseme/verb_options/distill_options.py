@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from polyseme.api import Model
+    from polyseme.files.atomic import AnyPath
     from polyseme.files.reading_options import FieldName
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.source_paths import Sources
     from polyseme.types import Progress
 
 BY_TEACHER = "for texts, fitted to the budget; for a task, as in finetune"

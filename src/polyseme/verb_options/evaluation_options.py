@@ -24,7 +24,8 @@ from polyseme.verb_options.text_options import MaskOptions
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
     from polyseme.filling.cloze_ranks import Among
     from polyseme.types import Progress
 

@@ -12,7 +12,7 @@ from polyseme.verb_options.model_options import model_option
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath
+    from polyseme.files.atomic import AnyPath
 
 
 Half = Literal["forwards", "backwards"]

@@ -14,7 +14,8 @@ from polyseme.packaged_models import default_in_words
 if TYPE_CHECKING:
     from polyseme.api import Model
     from polyseme.embedding.decoder_stack import Stack
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
     from polyseme.files.vector_files import Store
     from polyseme.types import Document, Progress
 

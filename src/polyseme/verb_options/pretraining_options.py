@@ -12,8 +12,9 @@ from polyseme.verb_options.model_options import CostOption, DeviceOption, ForceO
 
 if TYPE_CHECKING:
     from polyseme.api import Model
+    from polyseme.files.atomic import AnyPath
     from polyseme.files.reading_options import FieldName
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.source_paths import Sources
     from polyseme.training.effects import OnReport
     from polyseme.types import Progress
 

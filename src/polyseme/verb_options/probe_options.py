@@ -15,7 +15,8 @@ from polyseme.verb_options.task_options import Column
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
     from polyseme.types import Progress
 
 Unit = Literal["words", "spans", "arcs"]

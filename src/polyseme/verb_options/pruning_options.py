@@ -13,7 +13,8 @@ from polyseme.verb_options.task_options import TaskColumns
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
     from polyseme.types import Progress
 
 PruningMethod = Literal["gradient", "gates"]

@@ -11,7 +11,7 @@ from polyseme.options import doc, option, output_option
 from polyseme.verb_options.model_options import ForceOption
 
 if TYPE_CHECKING:
-    from polyseme.files.source_paths import AnyPath
+    from polyseme.files.atomic import AnyPath
 
 
 @dataclass(frozen=True, kw_only=True)

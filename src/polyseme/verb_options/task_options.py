@@ -19,7 +19,8 @@ from polyseme.verb_options.pretraining_options import SCHEDULES
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
     from polyseme.tasks.items import TaskData
     from polyseme.transfer.train_seed import StepReport
     from polyseme.types import Progress

@@ -25,7 +25,8 @@ from polyseme.verb_options.model_options import (
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
     from polyseme.filling.masked_words import WordHide
     from polyseme.generating.text_generator import OnText
     from polyseme.scoring.pseudo_likelihood import Hide

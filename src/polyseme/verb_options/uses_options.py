@@ -14,7 +14,8 @@ from polyseme.verb_options.word_options import IndexOptions
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
 
 
 @dataclass(frozen=True, kw_only=True)

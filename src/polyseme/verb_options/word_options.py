@@ -24,7 +24,8 @@ from polyseme.verb_options.model_options import (
 
 if TYPE_CHECKING:
     from polyseme.api import Model
-    from polyseme.files.source_paths import AnyPath, Sources
+    from polyseme.files.atomic import AnyPath
+    from polyseme.files.source_paths import Sources
     from polyseme.files.vector_files import Per, Store
     from polyseme.types import Progress
     from polyseme.verb_options.model_options import Texts

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polyseme.api import AnyPath, Model, folder_of
+from polyseme.api import Model, folder_of
 from polyseme.convert.hub import find_model
 from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark, read_benchmark
 from polyseme.datasets.suites import SUITES, Strategy, Suite, SuiteTask
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.atomic import check_output, explained, parents_of, whole_file
+from polyseme.files.atomic import AnyPath, check_output, explained, parents_of, whole_file
 from polyseme.files.unfinished_folder import check_ours, discard, has_work, prepare, remove, unfinished_work
 from polyseme.json_reading import damage_reported, load_json
 from polyseme.options import check_choice, flat

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyseme.api import AnyPath, Model, folder_of
+from polyseme.api import Model, folder_of
 from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.hub import find_model
 from polyseme.datasets.named_benchmarks import BENCHMARKS, read_benchmark
 from polyseme.errors import InputError, OptionError
-from polyseme.files.atomic import check_output
+from polyseme.files.atomic import AnyPath, check_output
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.texts_on_disk import on_disk
 from polyseme.files.unfinished_folder import unfinished_work

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyseme import __version__
-from polyseme.api import AnyPath, Model, folder_of, load
+from polyseme.api import Model, folder_of, load
 from polyseme.cost import Cost
 from polyseme.embedding import embed_files as job
 from polyseme.embedding.layer_selection import LayerChoice
@@ -19,7 +19,7 @@ from polyseme.embedding.pooling import check_per
 from polyseme.embedding.side_by_side import SideBySide, WordEmbedder, named_models
 from polyseme.errors import OptionError
 from polyseme.files import chunked_job
-from polyseme.files.atomic import Kind, check_output
+from polyseme.files.atomic import AnyPath, Kind, check_output
 from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
 from polyseme.files.reading_options import ALL, ReadingOptions
 from polyseme.files.unfinished_folder import clear_up

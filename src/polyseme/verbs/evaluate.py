@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyseme.api import AnyPath, folder_of, load
+from polyseme.api import folder_of, load
 from polyseme.convert.hub import find_model
 from polyseme.cost import Cost, sum_of
 from polyseme.datasets import agreement, babylm, cloze, coreference, lambada, wikitext
@@ -23,6 +23,7 @@ from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet, read_pairs, thinned
 from polyseme.datasets.named_benchmarks import BENCHMARKS
 from polyseme.errors import InputError, ModelError, OptionError, nearest
+from polyseme.files.atomic import AnyPath
 from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS
 from polyseme.files.result_formats import check_result_output, write_result

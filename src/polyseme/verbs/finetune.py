@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import AnyPath, Model
+from polyseme.api import Model
 from polyseme.bundle import Bundle
 from polyseme.convert.hub import find_model
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.datasets.named_benchmarks import BENCHMARKS, read_benchmark
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.errors import OptionError, nearest
-from polyseme.files.atomic import check_output, whole_folder
+from polyseme.files.atomic import AnyPath, check_output, whole_folder
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.source_paths import Sources
 from polyseme.files.unfinished_folder import unfinished_work

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyseme import __version__
-from polyseme.api import AnyPath, Model, load
+from polyseme.api import Model, load
 from polyseme.cost import Cost
 from polyseme.errors import OptionError
-from polyseme.files.atomic import check_output, explained, whole_file
+from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
 from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.unfinished_folder import clear_up

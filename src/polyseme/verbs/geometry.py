@@ -7,7 +7,8 @@ from polyseme.analysis.geometry import GeometryPlan
 from polyseme.analysis.geometry import geometry as measured
 from polyseme.analysis.geometry_findings import GeometryFindings
 from polyseme.analysis.layers_of_words import LayersOfWords, Texts
-from polyseme.api import AnyPath, Model, folder_of, load
+from polyseme.api import Model, folder_of, load
+from polyseme.files.atomic import AnyPath
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.reading_options import TextOptions
 from polyseme.options import flat

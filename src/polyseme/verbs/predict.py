@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from polyseme.api import AnyPath, Model
+from polyseme.api import Model
 from polyseme.cost import Cost
 from polyseme.errors import OptionError, nearest
-from polyseme.files.atomic import check_output
+from polyseme.files.atomic import AnyPath, check_output
 from polyseme.files.chunked_job import Job
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions

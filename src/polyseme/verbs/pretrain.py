@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from polyseme.api import AnyPath, folder_of
+from polyseme.api import folder_of
 from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning, add_note
 from polyseme.extras import require
-from polyseme.files.atomic import check_output, parents_of
+from polyseme.files.atomic import AnyPath, check_output, parents_of
 from polyseme.files.texts_on_disk import on_disk
 from polyseme.files.workshops import REPLACED, clear_leftovers, clear_leftovers_in, only_process, workshop_beside
 from polyseme.ngrams.model_folder import lead_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 from polyseme.analysis.findings import check_findings_output
 from polyseme.analysis.word_uses import UsedModel, word_uses
 from polyseme.analysis.word_uses_findings import WordUsesFindings
-from polyseme.api import AnyPath, Model, folder_of, load
+from polyseme.api import Model, folder_of, load
 from polyseme.errors import OptionError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.vector_inputs import vector_files
 from polyseme.options import flat

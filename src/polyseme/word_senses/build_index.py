@@ -6,7 +6,6 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError, ModelError
-from polyseme.files.atomic import explained, whole_folder
+from polyseme.files.atomic import AnyPath, explained, whole_folder
 from polyseme.files.checksums import checksums_in
 from polyseme.files.source_paths import Sources
 from polyseme.text.word_forms import form
@@ -24,8 +23,6 @@ from polyseme.word_senses import index as layout
 from polyseme.word_senses.gather_uses import Gathered, Uses, opened_uses
 from polyseme.word_senses.index import CARD, FORMAT, UseIndex, View, load_index, view_to_json
 from polyseme.word_senses.nearest_neighbors import Graph, unit
-
-AnyPath = str | PathLike[str]
 
 _TEXTS = pa.schema([(name, pa.large_string()) for name in ("id", "text", "fields")])
 _USES = pa.schema([("document", pa.int64()), ("start", pa.int64()), ("end", pa.int64()), ("form", pa.int32())])

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 from polyseme.embedding.layer_selection import LayerChoice
 from polyseme.embedding.model_fingerprint import differences
 from polyseme.errors import InputError, ModelError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.checksums import first_damaged
 from polyseme.files.field_names import fields_of_words
 from polyseme.json_reading import damage_reported, load_json, parse_json
@@ -173,7 +173,7 @@ class UseIndex:
         return forms
 
 
-def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = None) -> UseIndex:
+def load_index(folder: AnyPath, requested: Sequence[View] | None = None) -> UseIndex:
     """The index in a folder. It must have the views that are requested; otherwise the error names the differences."""
     folder = Path(folder)
     card = _read_card(folder)
@@ -205,7 +205,7 @@ def load_index(folder: str | PathLike[str], requested: Sequence[View] | None = N
         )
 
 
-def model_of_index(folder: str | PathLike[str]) -> str | None:
+def model_of_index(folder: AnyPath) -> str | None:
     """The model that an index was made with, if the index and the model's folder exist."""
     if not (Path(folder) / CARD).is_file():
         return None

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyseme.errors import InputError, ModelError, OptionError
+from polyseme.files.atomic import AnyPath
 from polyseme.json_reading import load_json
 from polyseme.text.word_forms import form
 from polyseme.word_senses.clustering import Labels
@@ -64,7 +64,7 @@ class SavedSenses:
         return nearest
 
 
-def load_senses(path: str | PathLike[str], word: str) -> SavedSenses:
+def load_senses(path: AnyPath, word: str) -> SavedSenses:
     """The senses in a JSON file that `senses` wrote; refused if they are of another word."""
     name = str(path)
     try:

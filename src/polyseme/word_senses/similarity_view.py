@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.files.atomic import whole_file
+from polyseme.files.atomic import AnyPath, whole_file
 from polyseme.plots.colors import ink, ramp, to_hex
 from polyseme.plots.html_page import escaped, page
 from polyseme.plots.word_uses import Keyword, Use, scale_start, spelled
@@ -78,7 +77,7 @@ class SimilarityView:
     def _repr_html_(self) -> str:
         return self.html
 
-    def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
+    def save(self, path: AnyPath, *, force: bool = False) -> None:
         """Write a self-contained HTML page."""
         with whole_file(path, force=force) as file:
             file.write_text(page(f"Cosines to {self.word}", self.html), encoding="utf-8")

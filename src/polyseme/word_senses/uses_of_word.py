@@ -10,12 +10,13 @@ import numpy as np
 
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError
+from polyseme.files.atomic import AnyPath
 from polyseme.files.field_names import fields_of_words
 from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import close_forms, form
 from polyseme.types import Document, Progress
-from polyseme.word_senses.build_index import AnyPath, opened_index
+from polyseme.word_senses.build_index import opened_index
 from polyseme.word_senses.context_vectors import context_positions, with_context
 from polyseme.word_senses.gather_uses import Uses, opened_uses
 from polyseme.word_senses.index import UseIndex, View

@@ -12,10 +12,10 @@ import mmap
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 
 from polyseme.errors import InputError
+from polyseme.files.atomic import AnyPath
 
 PARTS: Mapping[str, str] = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 """Parts of speech, as files are named and as synsets are."""
@@ -55,7 +55,7 @@ class Gloss:
 class WordNet:
     """The database in a folder."""
 
-    def __init__(self, folder: str | PathLike[str]) -> None:
+    def __init__(self, folder: AnyPath) -> None:
         path = Path(folder)
         if not path.is_dir():
             raise InputError(f"There is no folder {folder} to read WordNet from. {WHERE}")
