@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from polyseme.claims import lab as lab_module
+from polyseme.claims import shared_layers
 from polyseme.claims.claim import Claim
 from polyseme.claims.claim_table import CLAIMS
 from polyseme.claims.lab import Lab
-from polyseme.claims.standard_model import pretrain_rows
-from polyseme.sweeps.grid import grid_points
+from polyseme.claims.standard_model import pretrain_rows, row_length
+from polyseme.sweeps.grid import ROW, grid_points
+from polyseme.sweeps.sweep_report import RunResult
 from polyseme.verbs import sweep as sweep_module
+from polyseme.verbs.sweep_run import PLACE
+from tiny_models import tiny_model
 
 SIZES = [
     pytest.param(claim, small, id=f"{claim.name}-{'small' if small else 'full'}")
@@ -59,3 +63,19 @@ def test_the_runs_of_a_claim_are_accepted(
 def test_rows_of_the_standard_model_are_those_that_are_named() -> None:
     with pytest.raises(KeyError):
         pretrain_rows(Lab(claim="none", folder=Path(), data=Path(), n_seeds=1), ["maskd"])
+
+
+def test_layers_are_timed_on_rows_that_the_models_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(claim="sharing", folder=tmp_path, data=Path(), n_seeds=1, small=True, device="cpu")
+    runs = [
+        RunResult(name=row, settings={ROW: row}, seed=0, folder=row, state="finished", figures={})
+        for row in shared_layers.ROWS
+    ]
+    for row, layers in zip(shared_layers.ROWS, ((0, 0), (0, 1)), strict=True):
+        model = tiny_model("albert", n_layers=2, layer_map=layers, sets_in_group=1, max_positions=row_length(lab))
+        model.save(tmp_path / row / PLACE)
+    monkeypatch.setattr(shared_layers, "pretrain_rows", lambda *_: runs)
+    monkeypatch.setattr(shared_layers, "TURNS", 1)
+    shared, own = shared_layers.run(lab)
+    assert own.figures[shared_layers.WEIGHTS].value == 2 * shared.figures[shared_layers.WEIGHTS].value
+    assert shared.figures[shared_layers.SECONDS].value > 0

@@ -12,13 +12,13 @@ from polyseme.api import load
 from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Lab, of_row, with_measured
 from polyseme.claims.rule import Rule, above
-from polyseme.claims.standard_model import pretrain_rows
+from polyseme.claims.standard_model import pretrain_rows, row_length
 from polyseme.sweeps.sweep_report import Figure, RunResult
 from polyseme.types import Batch
 
 WEIGHTS, SECONDS = "million weights of the layers", "seconds of a forward pass"
 ROWS = ("shared layers", "own layers")
-TURNS, SHAPE = 15, (32, 128)
+TURNS, N_ROWS = 15, 32
 
 
 def run(lab: Lab) -> list[RunResult]:
@@ -39,7 +39,9 @@ def _both(lab: Lab, runs: list[RunResult], seed: int) -> list[RunResult]:
         if not figures:
             models = {each: load(lab.model(of_row(runs, each, seed)), device=lab.device).bundle for each in ROWS}
             seconds: dict[str, list[float]] = {each: [] for each in ROWS}
-            pieces = torch.randint(10, 1000, SHAPE, generator=torch.Generator().manual_seed(seed))
+            n_pieces = min(bundle.text_tokenizer.n_pieces for bundle in models.values())
+            rng = torch.Generator().manual_seed(seed)
+            pieces = torch.randint(n_pieces, (N_ROWS, row_length(lab)), generator=rng)
             for _ in range(TURNS):
                 for each, bundle in models.items():
                     began = time.perf_counter()

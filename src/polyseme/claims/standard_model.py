@@ -52,6 +52,11 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 """Row → what differs. A row is never changed once it has been run: a new one has a new name."""
 
 
+def row_length(lab: Lab) -> int:
+    """Pieces per row, as many as the model has positions."""
+    return 64 if lab.small else 128
+
+
 def pretrain_rows(lab: Lab, rows: Sequence[str], *, then: Sequence[Any] = ()) -> list[RunResult]:
     """Runs of rows, with what follows them."""
     shape = SMALL if lab.small else FULL
@@ -61,7 +66,7 @@ def pretrain_rows(lab: Lab, rows: Sequence[str], *, then: Sequence[Any] = ()) ->
         lab.texts("wiki-00") if lab.small else lab.texts(),
         rows={row: _settings(row, shape) for row in rows},
         shape=dict(shape),
-        length=64 if lab.small else 128,
+        length=row_length(lab),
         vocab_size=4096 if lab.small else 16_384,
         budget=lab.budget(SMALL_FLOPS if lab.small else FULL_FLOPS, "flops"),
         then=list(then),
