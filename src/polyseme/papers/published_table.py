@@ -196,13 +196,17 @@ def number_text(value: float) -> str:
 
     >>> [number_text(each) for each in (91.0, 8.63, 12, 14e6, 768648884, 1.9e20, 626155, 6e-5)]
     ['91.0', '8.63', '12', '14M', '768.6M', '1.9e20', '626,155', '6e-05']
+    >>> number_text(-3.2)
+    '−3.2'
     """
-    if abs(value) >= 1e13:
+    if value < 0:
+        return f"−{number_text(-value)}"
+    if value >= 1e13:
         return f"{value:.3g}".replace("e+", "e")
     for size, unit in ((1e9, "B"), (1e6, "M")):
-        if abs(value) >= size:
+        if value >= size:
             return f"{value / size:.4g}{unit}"
-    if abs(value) >= 1000:
+    if value >= 1000:
         return f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"
     return str(value)
 

@@ -15,6 +15,8 @@ from polyseme.plots.html_page import escaped
 from polyseme.plots.learning_curve import WIDTH, svg_file, svg_text
 
 HEIGHT = 460
+_MANY, _EACH = 20, 9
+"""So many names fit; each one more makes the picture higher by so many pixels."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 30, 86, 50
 _LETTER, _LINE = 6.6, 13
 """Approximate width of a letter and height of a line, in pixels."""
@@ -55,16 +57,17 @@ class Axis(NamedTuple):
 def labeled_points(title: str, points: Sequence[LabeledPoint], *, across: Axis, up: Axis) -> str:
     """The picture as an SVG file."""
     wide = _scale([across.place(point.x) for point in points], _LEFT, WIDTH - _RIGHT)
-    high = _scale([up.place(point.y) for point in points], HEIGHT - _BOTTOM, _TOP)
+    height = HEIGHT + _EACH * max(len({point.name for point in points}) - _MANY, 0)
+    high = _scale([up.place(point.y) for point in points], height - _BOTTOM, _TOP)
     groups = list(dict.fromkeys(point.group for point in points))
     parts = []
     for tick, label in up.ticks(high):
         parts.append(f'<path class="grid" d="M{_LEFT} {high(tick):.1f}H{WIDTH - _RIGHT}"/>')
         parts.append(svg_text(_LEFT - 8, high(tick) + 4, label, anchor="end"))
     for tick, label in across.ticks(wide):
-        parts.append(f'<path class="grid" d="M{wide(tick):.1f} {_TOP}V{HEIGHT - _BOTTOM}"/>')
-        parts.append(svg_text(wide(tick), HEIGHT - _BOTTOM + 19, label, anchor="middle"))
-    parts.append(svg_text(WIDTH - _RIGHT, HEIGHT - 10, across.name, anchor="end"))
+        parts.append(f'<path class="grid" d="M{wide(tick):.1f} {_TOP}V{height - _BOTTOM}"/>')
+        parts.append(svg_text(wide(tick), height - _BOTTOM + 19, label, anchor="middle"))
+    parts.append(svg_text(WIDTH - _RIGHT, height - 10, across.name, anchor="end"))
     parts.append(svg_text(8, _TOP - 12, up.name))
     places = [(wide(across.place(point.x)), high(up.place(point.y))) for point in points]
     for point, (x, y) in zip(points, places, strict=True):
@@ -72,7 +75,7 @@ def labeled_points(title: str, points: Sequence[LabeledPoint], *, across: Axis, 
         fill = f'fill="none" stroke="{color}" stroke-width="1.6"' if point.hollow else f'fill="{color}"'
         label = f"{point.name}: {point.x:.4g}, {point.y:.4g}"
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}" {fill}><title>{escaped(label)}</title></circle>')
-    parts += _names([point.name for point in points], places)
+    parts += _names([point.name for point in points], places, height - _BOTTOM)
     if len(groups) > 1:
         left = float(_LEFT)
         for number, group in enumerate(groups):
@@ -82,7 +85,7 @@ def labeled_points(title: str, points: Sequence[LabeledPoint], *, across: Axis, 
             parts.append(f'<circle cx="{left + 4:.0f}" cy="50" r="{_RADIUS}" {fill}/>')
             parts.append(svg_text(left + 14, 54.5, group))
             left += 14 + 7.4 * len(group) + 20
-    return svg_file(title, [f"<style>{_STYLE}</style>", *parts], height=HEIGHT)
+    return svg_file(title, [f"<style>{_STYLE}</style>", *parts], height=height)
 
 
 _STYLE = """
@@ -100,7 +103,7 @@ def _scale(values: Sequence[float], start: float, end: float) -> Scale:
 Box = tuple[float, float, float, float]
 
 
-def _names(names: Sequence[str], places: Sequence[tuple[float, float]]) -> list[str]:
+def _names(names: Sequence[str], places: Sequence[tuple[float, float]], bottom: float) -> list[str]:
     """Names beside their points: to the right where there is room, else to the left, above or below."""
     taken: list[Box] = [(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS) for x, y in places]
     parts, shown = [], set()
@@ -120,7 +123,7 @@ def _names(names: Sequence[str], places: Sequence[tuple[float, float]]) -> list[
         )
         for at, base, anchor, left in candidates:
             box = (left, base - _LINE + 2, left + width, base + 3)
-            inside = box[0] > _LEFT and box[2] < WIDTH - 4 and box[1] > _TOP - 14 and box[3] < HEIGHT - _BOTTOM
+            inside = box[0] > _LEFT and box[2] < WIDTH - 4 and box[1] > _TOP - 14 and box[3] < bottom
             if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
                 shown.add(name)

@@ -15,11 +15,15 @@ def published_page(
     picture: str,
     parts: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
     notes: Sequence[str],
+    *,
+    picture_first: bool,
 ) -> str:
     """The page, self-contained and without scripts. A part is a split, a header and rows."""
-    body = [f"<h1>{escaped(title)}</h1>", f'<div class="picture">{picture}</div>']
+    drawn = f'<div class="picture">{picture}</div>'
+    printed = []
     for split, header, rows in parts:
-        body += [f"<h2>{escaped(split)}</h2>"] if split else []
-        body.append(figures_table(header, rows))
-    body += [f'<p class="faint">{escaped(note)}</p>' for note in notes]
-    return page(title, "\n".join(body), style=f"{FIGURES_STYLE}\n{_STYLE}")
+        printed += [f"<h2>{escaped(split)}</h2>"] if split else []
+        printed.append(figures_table(header, rows))
+    printed += [f'<p class="faint">{escaped(note)}</p>' for note in notes]
+    body = [drawn, *printed] if picture_first else [*printed, drawn]
+    return page(title, "\n".join([f"<h1>{escaped(title)}</h1>", *body]), style=f"{FIGURES_STYLE}\n{_STYLE}")

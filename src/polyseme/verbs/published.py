@@ -45,8 +45,13 @@ def published(options: PublishedOptions) -> PublishedTable | ResultList[Publishe
 
 
 def _page(table: PublishedTable) -> str:
+    pictures = later("polyseme.verbs.published_pictures")
     return later("polyseme.plots.published_page").published_page(  # type: ignore[no-any-return]
-        table.title, _picture(table), table.parts(), [table.summary(), *table.lines()]
+        table.title,
+        pictures.picture(table),
+        table.parts(),
+        [table.summary(), *table.lines()],
+        picture_first=pictures.leads(table),
     )
 
 

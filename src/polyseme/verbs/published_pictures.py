@@ -1,6 +1,7 @@
 """The pictures of published tables: score against year and compute, size against year, the family tree, a power law.
 
-The picture of any other table has one panel per column, with a dot per system.
+The picture of ratios has one panel per ratio, with a dot per count. That of any other table has one panel per column,
+with a dot per system.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 from polyseme.errors import OptionError
 from polyseme.papers import Figure, PublishedTable, cell_text, column_head, figures_of
+from polyseme.papers.published_table import number_text
 from polyseme.plots.family_tree import TreeNode, family_tree
 from polyseme.plots.labeled_points import Axis, LabeledPoint, labeled_points
 from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_picture
@@ -21,6 +23,11 @@ GLUE = ("glue", "average")
 def picture(table: PublishedTable) -> str:
     """The picture of a table, as the text of an SVG file."""
     return PICTURES.get(table.name, _rows)(table)
+
+
+def leads(table: PublishedTable) -> bool:
+    """Whether the picture shows more than the table does, and comes before it in the page."""
+    return table.name in PICTURES
 
 
 def _score_year(table: PublishedTable) -> str:
@@ -77,28 +84,36 @@ def _law(table: PublishedTable) -> str:
     law = {figure.metric: figure.value for figure in table.figures}
     compute = {figure.system: figure.value for figure in figures_of("gpt-3") if figure.metric == "PF-days"}
     points = [LabeledPoint(name, days, law["a"] * days ** law["b"]) for name, days in compute.items()]
-    return _points(
-        "L = 2.57 C^-0.048 at the compute of GPT-3's sizes", table, points, Axis("PF-days", log=True),
-        Axis("nats that the law gives"),
-    )  # fmt: skip
+    title = f"L = {number_text(law['a'])} C^{number_text(law['b'])} at the compute of GPT-3's sizes"
+    return _points(title, table, points, Axis("PF-days", log=True), Axis("nats that the law gives"))
+
+
+def _ratios(table: PublishedTable) -> str:
+    """One panel per ratio, a row per count of it."""
+    panels: dict[str, list[PicturePoint]] = {}
+    for figure in table.figures:
+        panels.setdefault(figure.system, []).append(_row(figure, figure.metric.removeprefix("ratio, "), figure.value))
+    return sweep_picture(table.title, ["row"], [PictureFigure(*panel) for panel in panels.items()])
 
 
 def _rows(table: PublishedTable) -> str:
-    """One panel per column, a row per system; numbers as the table prints them, with its marks."""
+    """One panel per column of several systems, a row per system; numbers as the table prints them, with its marks."""
     columns: dict[str, list[Figure]] = {}
     for figure in table.figures:
         name = ", ".join(filter(None, (column_head(figure.task, figure.metric), figure.split)))
         columns.setdefault(name, []).append(figure)
+    several = {name: figures for name, figures in columns.items() if len(figures) > 1}
     panels = []
-    for name, figures in columns.items():
+    for name, figures in (several or columns).items():
         size, unit = _scale([figure.value for figure in figures])
-        panels.append(PictureFigure(f"{name}{unit}", [_row(figure, figure.value / size) for figure in figures]))
+        points = [_row(figure, figure.system, figure.value / size) for figure in figures]
+        panels.append(PictureFigure(f"{name}{unit}", points))
     return sweep_picture(table.title, ["row"], panels)
 
 
-def _row(figure: Figure, value: float) -> PicturePoint:
+def _row(figure: Figure, name: str, value: float) -> PicturePoint:
     printed = cell_text([replace(figure, unit="")])
-    return PicturePoint({"row": figure.system}, figure.system, value, 0.0, [value], printed=printed)
+    return PicturePoint({"row": name}, name, value, 0.0, [value], printed=printed)
 
 
 def _scale(values: list[float]) -> tuple[float, str]:
@@ -133,4 +148,5 @@ PICTURES: Mapping[str, Callable[[PublishedTable], str]] = {
     "sizes": _size_year,
     "family-tree": _tree,
     "scaling-law": _law,
+    "ratios": _ratios,
 }
