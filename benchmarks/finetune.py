@@ -37,6 +37,7 @@ from polyseme.tasks.splits import evenly_spaced
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import judge, prepare
+from polyseme.transfer.task_model import TaskConfig
 from polyseme.transfer.train_seed import learn, take_turns
 from polyseme.transfer.train_step import autocast
 
@@ -80,10 +81,8 @@ def run_polyseme(job: Job, seed: int) -> tuple[float, float]:
     labels = tuple(label for label in job.data.labels if label in seen)
     task_model = build_task_model(
         bundle,
-        kind="classify",
-        head="linear",
-        readout="pooled",
-        max_pieces=MAX_PIECES,
+        TaskConfig(kind="classify", readout="pooled", max_pieces=MAX_PIECES),
+        "linear",
         head_settings={"labels": labels},
     ).to(job.device)
     train_rows, dev_rows = prepare(task_model, job.train, learning=True), prepare(task_model, dev, learning=False)

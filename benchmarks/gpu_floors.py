@@ -52,7 +52,7 @@ from polyseme.encoders.transformer_config import TransformerConfig  # noqa: E402
 from polyseme.recipes.published_sizes import size_named  # noqa: E402
 from polyseme.training.recorded_step import CudaRecorder  # noqa: E402
 from polyseme.transfer.finetune_settings import FinetuneSettings  # noqa: E402
-from polyseme.transfer.finetune_task import finetune_task  # noqa: E402
+from polyseme.transfer.finetune_task import FinetuneRun, finetune_task  # noqa: E402
 from polyseme.transfer.train_seed import StepReport  # noqa: E402
 
 FLOORS = {
@@ -345,7 +345,7 @@ def wnut17(report: Report) -> None:
     began = time.perf_counter()
     with counted_recordings() as recordings:
         try:
-            finetuned = finetune_task(data, None, settings, device=options.device, on_report=on_report)
+            finetuned = finetune_task(data, None, settings, FinetuneRun(device=options.device, on_report=on_report))
         except OutOfTimeError:
             finetuned = None
     taken = time.perf_counter() - began

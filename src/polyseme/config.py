@@ -10,12 +10,13 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from polyseme.errors import ModelError, nearest
 
 Direction = Literal["both", "causal", "two-way", "any-order", "none"]
 MemoryKind = Literal["none", "state", "segment", "cache"]
+Own = TypeVar("Own", bound="Config")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class Config:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, settings: Mapping[str, Any]) -> Any:
+    def from_json(cls: type[Own], settings: Mapping[str, Any]) -> Own:
         """The config of `to_json`. An unknown field is an error that names the nearest one."""
         names = {field.name for field in dataclasses.fields(cls) if field.init}
         for name in settings:
@@ -35,7 +36,7 @@ class Config:
                 raise ModelError(f"{cls.__name__} has no field {name!r}. {nearest(name, sorted(names))}")
         return cls(**{name: _tuples(value) for name, value in settings.items()})
 
-    def replace(self, **changes: Any) -> Any:
+    def replace(self: Own, **changes: Any) -> Own:
         """The same settings but for `changes`."""
         return dataclasses.replace(self, **changes)
 

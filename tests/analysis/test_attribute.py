@@ -20,7 +20,7 @@ from polyseme.tasks.items import Item
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.predict_files import Predictor
 from polyseme.transfer.task_folder import save_task_model
-from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.task_model import TaskConfig, TaskModel
 from tiny_models import tiny_model
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "captum" / "attributions.json"
@@ -44,11 +44,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def formula_model(family: str, **settings: Any) -> TaskModel:
+def formula_model(
+    family: str, head: str = "linear", head_settings: dict[str, Any] | None = None, **settings: Any
+) -> TaskModel:
     """A task model in float64 whose weights are made by rule, the same on every machine."""
-    labels = {} if settings.get("head_settings") else {"head_settings": {"labels": ("bad", "good", "so-so")}}
-    settings = {"kind": "classify", "head": "linear", "readout": "mean", "max_pieces": 40, **labels, **settings}
-    model = build_task_model(tiny_model(family).bundle, **settings).double().eval()
+    reading = TaskConfig(**{"kind": "classify", "max_pieces": 40, **settings})
+    fields = head_settings or {"labels": ("bad", "good", "so-so")}
+    model = build_task_model(tiny_model(family).bundle, reading, head, head_settings=fields).double().eval()
     for number, (name, each) in enumerate(model.named_parameters()):
         values = 0.25 * np.sin(0.7 * np.arange(each.numel()) + number + 0.013 * np.arange(each.numel()) ** 1.5)
         shift = 1.0 if name.endswith("norm.weight") else 0.0
@@ -197,7 +199,7 @@ def test_a_pair_a_tag_and_a_number(folders: dict[str, Path]) -> None:
 def test_a_rough_sum_is_reported() -> None:
     labels = {"labels": ("bad", "good")}
     model = build_task_model(
-        tiny_model("transfo-xl").bundle, kind="classify", head="linear", max_pieces=40, head_settings=labels
+        tiny_model("transfo-xl").bundle, TaskConfig(kind="classify", max_pieces=40), "linear", head_settings=labels
     ).eval()
     settings: dict[str, Any] = {"name": "", "data": "", "label": None, "word": None, "baseline": None}
     findings = attribute_items(model, [ITEM], method="integrated-gradients", steps=1, **settings)
@@ -256,7 +258,7 @@ def test_models_that_have_no_score_to_attribute(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match=r"no task head.*polyseme finetune"):
             polyseme.attribute("Dawn broke", model=model)
     with pytest.raises(ModelError, match="task 'span'"):
-        Attributor(build_task_model(tiny_model("bert").bundle, kind="span", head="linear", max_pieces=40))
+        Attributor(build_task_model(tiny_model("bert").bundle, TaskConfig(kind="span", max_pieces=40), "linear"))
     with pytest.raises(ModelError, match="'static' has no lookup"):
         Attributor(formula_model("static", frozen=True))
     with pytest.raises(OptionError, match="no mask piece"):

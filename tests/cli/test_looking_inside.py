@@ -8,6 +8,7 @@ from pathlib import Path
 from cli.commands import Refuse, Run
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.task_folder import save_task_model
+from polyseme.transfer.task_model import TaskConfig
 from tiny_models import tiny_model
 
 HOSTILE = "<script>alert(1)</script> [MASK]"
@@ -33,7 +34,10 @@ def test_lens_refuses(refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
 
 def test_attribute_is_for_task_models(run: Run, refuse: Refuse, tiny: Path, tmp_path: Path) -> None:
     model = build_task_model(
-        tiny_model("bert").bundle, kind="classify", head="linear", max_pieces=40, head_settings={"labels": ("a", "b")}
+        tiny_model("bert").bundle,
+        TaskConfig(kind="classify", max_pieces=40),
+        "linear",
+        head_settings={"labels": ("a", "b")},
     )
     save_task_model(model, tmp_path / "task", card={})
     page = tmp_path / "why.html"

@@ -14,6 +14,7 @@ import polyseme
 from polyseme.errors import PolysemeWarning
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.task_folder import save_task_model
+from polyseme.transfer.task_model import TaskConfig
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, classify, pair, tag
 
@@ -98,7 +99,7 @@ def build_models(folder: Path, *, families: tuple[str, ...] = FAMILIES) -> None:
     for name, kind in TASKS.items():
         settings = {name: value for name, value in MAKERS[kind][1].items() if name == "labels"}
         model = build_task_model(
-            tiny_model("bert").bundle, kind=kind, head="linear", max_pieces=40, head_settings=settings
+            tiny_model("bert").bundle, TaskConfig(kind=kind, max_pieces=40), "linear", head_settings=settings
         )
         save_task_model(model, folder / name, card={})
     (folder / "damaged").mkdir()

@@ -32,6 +32,7 @@ from polyseme.extras import later
 from polyseme.plots.html_page import framed_page
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.task_folder import save_task_model
+from polyseme.transfer.task_model import TaskConfig
 from tiny_models import tiny_model
 
 RUN = "document.title='RAN'"
@@ -69,7 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tiny_model(family, **({"max_positions": 400} if family == "bert" else {})).save(folder / f"{family} {NAME}")
     for kind in ("classify", "tag"):
         model = build_task_model(
-            tiny_model("bert").bundle, kind=kind, head="linear", max_pieces=40, head_settings={"labels": LABELS}
+            tiny_model("bert").bundle, TaskConfig(kind=kind, max_pieces=40), "linear", head_settings={"labels": LABELS}
         )
         save_task_model(model, folder / f"{kind} {NAME}", card={})
     (folder / f"texts {NAME}.txt").write_text("\n".join(LINES * 4) + "\n", encoding="utf-8")

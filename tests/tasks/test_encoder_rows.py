@@ -10,6 +10,7 @@ from polyseme.tasks.items import Answer, Item
 from polyseme.tasks.kinds import KINDS
 from polyseme.text.words import split_words
 from polyseme.transfer.build_task_model import build_task_model
+from polyseme.transfer.task_model import TaskConfig
 from polyseme.transfer.unit_batches import order
 from tiny_models import tiny_model
 
@@ -111,7 +112,7 @@ def test_windows_of_a_passage_overlap_and_hold_the_answer() -> None:
     held = {row.first_word + number for row in its for number in range(row.n_words)}
     assert held == set(range(len(words)))
     config = build_task_model(
-        tiny_model("bert").bundle, kind="span", head="linear", readout="first", max_pieces=30
+        tiny_model("bert").bundle, TaskConfig(kind="span", readout="first", max_pieces=30), "linear"
     ).head.config
     golds = [KINDS["span"].gold(config, item, row) for row in its]
     found = [row.first_word + int(gold[0]) for row, gold in zip(its, golds, strict=True) if gold[0] >= 0]

@@ -12,7 +12,7 @@ from polyseme.errors import OptionError
 from polyseme.training.optimizers import OptimizerSettings, build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
-from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.task_model import TaskConfig, TaskModel
 from polyseme.transfer.train_seed import rates_of, reinit_top, unfreeze
 from tiny_models import tiny_model
 
@@ -20,8 +20,8 @@ FAMILIES = ["bert", "elmo", "gpt2", "albert"]
 
 
 def new_model(family: str = "bert", **settings: Any) -> TaskModel:
-    given = {"kind": "classify", "head": "linear", "readout": "mean", "max_pieces": 40, **settings}
-    return build_task_model(tiny_model(family).bundle, head_settings={"labels": ("a", "b")}, **given)
+    reading = TaskConfig(kind="classify", max_pieces=40, **settings)
+    return build_task_model(tiny_model(family).bundle, reading, "linear", head_settings={"labels": ("a", "b")})
 
 
 @pytest.mark.parametrize("family", FAMILIES)

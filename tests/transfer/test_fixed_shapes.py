@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import finetune_task
+from polyseme.transfer.finetune_task import FinetuneRun, finetune_task
 from polyseme.transfer.prepare_items import prepare
 from polyseme.transfer.stacked_inputs import InputModel
 from polyseme.transfer.task_model import TaskModel
@@ -36,7 +36,7 @@ def fitted(kind: str, way: str) -> TaskModel:
     bundle = None if way.endswith("alone") else tiny_model("bert").bundle
     settings = FinetuneSettings(epochs=1, learning_rate=1e-3, **WAYS.get(way, {"inner_width": 8}))
     stacked = [InputModel("nnlm", "mix", tiny_model("nnlm").bundle)] if "stacked" in way else []
-    return finetune_task(small_task(kind, n_train=16, n_dev=8), bundle, settings, stacked=stacked).model
+    return finetune_task(small_task(kind, n_train=16, n_dev=8), bundle, settings, FinetuneRun(stacked=stacked)).model
 
 
 @pytest.mark.parametrize(("kind", "way"), [*CASES, ("tag", "crf")])

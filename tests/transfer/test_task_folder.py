@@ -21,7 +21,7 @@ from polyseme.tasks.predictions import Judgment
 from polyseme.transfer import frozen_features
 from polyseme.transfer.finetune_report import FinetuneReport, page_of, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import Finetuned, finetune_task
+from polyseme.transfer.finetune_task import Finetuned, FinetuneRun, finetune_task
 from polyseme.transfer.frozen_features import different_documents, word_store
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_folder import load_task_model, save_task_model
@@ -294,7 +294,7 @@ def test_the_progress_of_whole_rows_is_counted_in_rows(monkeypatch: pytest.Monke
     seen: list[tuple[int, int | None]] = []
     data = small_task("classify", n_train=24, n_dev=8)
     settings = FinetuneSettings(epochs=1, frozen=True, head="linear", readout="first")
-    finetune_task(data, tiny_model("bert").bundle, settings, progress=lambda *each: seen.append(each))
+    finetune_task(data, tiny_model("bert").bundle, settings, FinetuneRun(progress=lambda *each: seen.append(each)))
     last = [done for done, following in zip(seen, [*seen[1:], (0, None)], strict=True) if following[0] <= done[0]]
     assert last == [(24, 24), (8, 8)]
     assert len(seen) > 4

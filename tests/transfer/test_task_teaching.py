@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from polyseme.model_folder import save_bundle
 from polyseme.taken_layers import with_layers
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import finetune_task
+from polyseme.transfer.finetune_task import FinetuneRun, finetune_task
 from polyseme.transfer.prepare_items import prepare
 from polyseme.transfer.task_folder import load_task_model
-from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.task_model import TaskConfig, TaskModel
 from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.unit_batches import TaskBatch
 from references import assert_close
@@ -40,7 +41,7 @@ def teacher_of(kind: str, head: str = "linear", **settings: Any) -> TaskModel:
     bundle = tiny_model("bert").bundle.copied()
     pool = "first" if kind != "edge" else "mean"
     fields = {"labels": labels, "dropout_rate": 0.0, "init_std": 0.5, **settings}
-    return build_task_model(bundle, kind=kind, head=head, pool=pool, head_settings=fields).double().eval()
+    return build_task_model(bundle, TaskConfig(kind=kind, pool=pool), head, head_settings=fields).double().eval()
 
 
 def taught(kind: str, head: str = "linear", teaching: dict[str, Any] | None = None, **settings: Any) -> tuple[Any, ...]:
@@ -230,7 +231,7 @@ def test_a_student_that_was_interrupted_ends_as_if_it_had_not(tmp_path: Path) ->
     narrow = tiny_model("bert", width=16, n_heads=2).bundle
     lessons = TaskTeaching(teacher=teacher, name="teacher", match="states")
     settings = FinetuneSettings(epochs=3, learning_rate=1e-3)
-    whole = finetune_task(data, narrow, settings, teaching=lessons)
+    whole = finetune_task(data, narrow, settings, FinetuneRun(teaching=lessons))
     reports: list[Any] = []
 
     def stop(report: Any) -> None:
@@ -238,10 +239,10 @@ def test_a_student_that_was_interrupted_ends_as_if_it_had_not(tmp_path: Path) ->
         if len(reports) == 2:
             raise KeyboardInterrupt
 
-    work: dict[str, Any] = {"teaching": lessons, "folder": tmp_path, "checkpoint_seconds": 0.0}
+    run = FinetuneRun(teaching=lessons, folder=tmp_path, checkpoint_seconds=0.0)
     with pytest.raises(KeyboardInterrupt):
-        finetune_task(data, narrow, settings, **work, on_report=stop)
-    resumed = finetune_task(data, narrow, settings, **work)
+        finetune_task(data, narrow, settings, replace(run, on_report=stop))
+    resumed = finetune_task(data, narrow, settings, run)
     assert any(name.startswith("maps.") for name in whole.model.state())
     for name, weight in whole.model.state().items():
         assert torch.equal(resumed.model.state()[name], weight), name

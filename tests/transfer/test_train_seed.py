@@ -12,8 +12,8 @@ import torch
 
 from polyseme.errors import PolysemeWarning
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import Finetuned, finetune_task
-from polyseme.transfer.train_seed import take_turns
+from polyseme.transfer.finetune_task import Finetuned, FinetuneRun, finetune_task
+from polyseme.transfer.seeds_abreast import take_turns
 from tiny_models import tiny_model
 from transfer.small_tasks import small_task
 
@@ -47,7 +47,7 @@ def one_by_one() -> Finetuned:
 def tuned(abreast: int, folder: Path | None = None) -> Finetuned:
     settings = FinetuneSettings(epochs=2, learning_rate=1e-3, seeds=(3, 1, 2))
     data = small_task("classify", n_train=48, n_dev=16)
-    return finetune_task(data, tiny_model("bert").bundle, settings, abreast=abreast, folder=folder)
+    return finetune_task(data, tiny_model("bert").bundle, settings, FinetuneRun(abreast=abreast, folder=folder))
 
 
 @pytest.mark.parametrize("abreast", [2, 3, 8])
@@ -82,7 +82,8 @@ def test_a_gpu_replays_the_plain_steps(kind: str, abreast: int) -> None:
         data = small_task(kind, n_train=48, n_dev=16)
         bundle = tiny_model("bert", **without).bundle
         with warnings.catch_warnings(action="error", category=PolysemeWarning):
-            tuned = finetune_task(data, bundle, settings, device="cuda:0", abreast=abreast if recorded else 1)
+            run = FinetuneRun(device="cuda:0", abreast=abreast if recorded else 1)
+            tuned = finetune_task(data, bundle, settings, run)
         curves.append([point["loss"] for seed in tuned.report.seeds for point in seed.curve])
     assert len(set(curves[0])) > 3
     assert curves[0] == pytest.approx(curves[1], rel=1e-3)

@@ -20,7 +20,7 @@ from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import prepare
-from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.task_model import TaskConfig, TaskModel
 from polyseme.transfer.text_labels import OUTPUT, answers_of
 from references import Pair, assert_close, make_pair, reference_class
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer
@@ -41,10 +41,12 @@ def pair_of(family: str) -> Pair:
     return pair
 
 
-def task_model(bundle: Bundle, **settings: Any) -> TaskModel:
+def task_model(
+    bundle: Bundle, head: str = "linear", head_settings: dict[str, Any] | None = None, **settings: Any
+) -> TaskModel:
     labels = {} if settings["kind"] in ("span", "choose") else {"labels": ("bad", "good")}
-    settings = {"head": "linear", "max_pieces": 40, "head_settings": labels, **settings}
-    return build_task_model(bundle, **settings).double().eval()
+    reading = TaskConfig(**{"max_pieces": 40, **settings})
+    return build_task_model(bundle, reading, head, head_settings=head_settings or labels).double().eval()
 
 
 def padded(rows: Sequence[Any], filling: int = 0) -> Tensor:
@@ -149,9 +151,8 @@ def test_both_stacks_learn_and_what_they_share_does_once() -> None:
 def test_frozen_vectors_of_the_decoder_are_those_of_embed(tmp_path: Path) -> None:
     """There a word's state is the one at which the decoder has just read it."""
     model = tiny_model("bart")
-    settings: Any = {"kind": "classify", "frozen": True, "pool": "mean", "max_pieces": 40, "head": "linear"}
-    head = {"labels": ("bad", "good")}
-    fitted = build_task_model(model.bundle, stack="decoder", head_settings=head, **settings).eval()
+    reading, labels = TaskConfig(kind="classify", frozen=True, max_pieces=40), {"labels": ("bad", "good")}
+    fitted = build_task_model(model.bundle, reading.replace(stack="decoder"), "linear", head_settings=labels).eval()
     source = prepare(fitted, ITEMS, learning=False, cache=tmp_path).source
     batch = source.batch(range(len(ITEMS)))
     assert batch.features is not None
@@ -159,7 +160,7 @@ def test_frozen_vectors_of_the_decoder_are_those_of_embed(tmp_path: Path) -> Non
         [embedded] = model.embed([item.text], stack="decoder")
         found = batch.features.words[row, : len(embedded.words)]
         assert_close(found, torch.from_numpy(embedded.vectors), 1e-5)
-    other = build_task_model(model.bundle, stack="encoder", head_settings=head, **settings).eval()
+    other = build_task_model(model.bundle, reading, "linear", head_settings=labels).eval()
     prepare(other, ITEMS, learning=False, cache=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -185,7 +186,7 @@ def test_readouts_and_stacks_that_mean_nothing() -> None:
     with pytest.raises(OptionError, match="Did you mean 'decoder'"):
         FinetuneSettings(stack="decodre")
     with pytest.raises(OptionError, match="no model, and so no decoder"):
-        build_task_model(None, kind="classify", head="linear", stack="decoder")
+        build_task_model(None, TaskConfig(kind="classify", stack="decoder"), "linear")
 
 
 # --- XLNet: the last piece --------------------------------------------------------------------------------------------

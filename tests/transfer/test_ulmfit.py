@@ -20,10 +20,10 @@ from polyseme.training.optimizers import build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.chunked_reading import Chunks, chunked_states, read_places
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings, settings_of
-from polyseme.transfer.finetune_task import finetune_task
+from polyseme.transfer.finetune_task import FinetuneRun, finetune_task
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_folder import load_task_model, save_task_model
-from polyseme.transfer.task_model import TaskModel
+from polyseme.transfer.task_model import TaskConfig, TaskModel
 from polyseme.transfer.train_seed import n_unfrozen, rates_of, unfreeze
 from polyseme.types import Batch
 from polyseme.verb_options.task_options import FinetuneOptions
@@ -94,9 +94,9 @@ def test_other_language_models_are_read_whole() -> None:
 
 def new_model(**settings: Any) -> TaskModel:
     torch.manual_seed(0)
-    options = {"kind": "classify", "head": "mlp-batchnorm", "readout": "concat", **settings}
+    reading = TaskConfig(**{"kind": "classify", "readout": "concat", **settings})
     bundle = tiny_model("lstm", n_layers=3).bundle
-    return build_task_model(bundle, head_settings={"labels": ("a", "b"), "inner_width": 50}, **options)
+    return build_task_model(bundle, reading, "mlp-batchnorm", head_settings={"labels": ("a", "b"), "inner_width": 50})
 
 
 def test_rates_fall_by_2_6_from_the_head_down() -> None:
@@ -166,7 +166,7 @@ def test_what_normalization_counted_is_kept_with_the_best_weights(tmp_path: Path
         data,
         tiny_model("lstm").bundle,
         filled().replace(epochs=4, batch_size=8, seeds=(0, 1)),
-        folder=tmp_path / "work",
+        FinetuneRun(folder=tmp_path / "work"),
     )
     save_task_model(done.model, tmp_path / "saved")
     judged = judge(done.model, prepare(done.model, data.splits["dev"], learning=False))
@@ -209,13 +209,14 @@ def test_states_in_chunks_are_those_of_the_whole() -> None:
 def test_a_backward_encoder_begins_at_the_end() -> None:
     """Its last state is the one at a row's first piece, which has read all."""
     bundle = tiny_model("lstm", reads="backwards").bundle
-    settings: dict[str, Any] = {"kind": "classify", "head": "linear", "head_settings": {"labels": ("a", "b")}}
-    in_chunks = build_task_model(bundle, readout="last", chunk_length=4, read_last=6, **settings).double()
+    reading, labels = TaskConfig(kind="classify", readout="last"), {"labels": ("a", "b")}
+    chunked_reading = reading.replace(chunk_length=4, read_last=6)
+    in_chunks = build_task_model(bundle, chunked_reading, "linear", head_settings=labels).double()
     whole = bundle.encoder(Batch(PIECES, LENGTHS), layers=[-1])[-1]
     chunked = chunked_states(bundle.encoder, Batch(PIECES, LENGTHS), [-1], Chunks(4))[-1]
     for row, end in enumerate(LENGTHS):
         assert torch.allclose(chunked[row, :end], whole[row, :end], atol=1e-12)
-    in_one = build_task_model(bundle, readout="last", **settings).double()
+    in_one = build_task_model(bundle, reading, "linear", head_settings=labels).double()
     for model in (in_chunks, in_one):
         assert torch.allclose(model._read(rows_of(PIECES, LENGTHS)).whole, whole[:, 0], atol=1e-12)  # type: ignore[arg-type]
 

@@ -52,8 +52,7 @@ def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:
     ours = _widths(SETTINGS.read(theirs, where), flag(theirs, "bidir", where))
     own = {each.name for each in dataclasses.fields(RecurrentConfig)} - set(SETTINGS.names.values())
     settings = {name: value for name, value in theirs.items() if name in own}
-    config: RecurrentConfig = RecurrentConfig.from_json({**ours, **settings})
-    return config
+    return RecurrentConfig.from_json({**ours, **settings})
 
 
 def write_config(config: RecurrentConfig) -> dict[str, Any]:

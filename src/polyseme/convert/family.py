@@ -155,8 +155,7 @@ class Family:
 
     def tiny(self) -> EncoderConfig:
         """A small config with every option in use, for the conformance battery."""
-        config: EncoderConfig = self.base().replace(**self.small)
-        return config
+        return self.base().replace(**self.small)
 
     def architecture(self, outputs: Sequence[str]) -> str:
         """The reference's class that takes the most of these outputs and asks for no other."""

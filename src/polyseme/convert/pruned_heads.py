@@ -31,8 +31,7 @@ def read_pruned(config: EncoderConfig, theirs: Mapping[str, Any], where: str) ->
     if not isinstance(config, TransformerConfig):
         raise ModelError(f"{where} names pruned heads, and a model of kind {config.kind!r} has no attention heads.")
     changes = {NAMES[name]: _left(value, _stack(config, name), name, where) for name, value in pruned.items()}
-    whole: EncoderConfig = config.replace(**changes)
-    return whole
+    return config.replace(**changes)
 
 
 def write_pruned(config: EncoderConfig) -> dict[str, Any]:
@@ -46,8 +45,7 @@ def unpruned(config: EncoderConfig) -> EncoderConfig:
     """The same config with all heads."""
     if not isinstance(config, TransformerConfig):
         return config
-    whole: EncoderConfig = config.replace(**dict.fromkeys(NAMES.values()))
-    return whole
+    return config.replace(**dict.fromkeys(NAMES.values()))
 
 
 def _stack(config: TransformerConfig, name: str) -> TransformerConfig:

@@ -52,8 +52,7 @@ def config_to_json(config: EncoderConfig) -> dict[str, Any]:
 def config_from_json(settings: Mapping[str, Any]) -> EncoderConfig:
     """The config of the kind that `settings` name."""
     settings = dict(settings)
-    config: EncoderConfig = _kind(str(settings.pop("kind", "")))[0].from_json(settings)
-    return config
+    return _kind(str(settings.pop("kind", "")))[0].from_json(settings)
 
 
 def _kind(name: str) -> Kind:

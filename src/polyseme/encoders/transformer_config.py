@@ -197,7 +197,7 @@ class TransformerConfig(EncoderConfig):
     def decoder(self) -> TransformerConfig | None:
         if self.decoder_layers is None:
             return None
-        second: TransformerConfig = self.replace(
+        return self.replace(
             n_layers=self.decoder_layers,
             n_heads=self.n_heads if self.decoder_heads is None else self.decoder_heads,
             inner_width=self.inner_width if self.decoder_inner_width is None else self.decoder_inner_width,
@@ -210,7 +210,6 @@ class TransformerConfig(EncoderConfig):
             cross=True,
             memory="cache",
         )
-        return second
 
     def narrowed(self, share: float, *, depth: float = 1.0, embedding_width: int | None = None) -> TransformerConfig:
         """The same stack made narrower, as ELECTRA makes its generator: width, heads and inner width by `share`.
@@ -226,14 +225,13 @@ class TransformerConfig(EncoderConfig):
         n_heads = max(round(self.n_heads * share), 1)
         step = 8 * n_heads if self.width * share >= 8 * n_heads else n_heads
         width = max(round(self.width * share / step), 1) * step
-        narrow: TransformerConfig = self.replace(
+        return self.replace(
             n_layers=max(round(self.n_layers * depth), 1),
             width=width,
             n_heads=n_heads,
             inner_width=max(round(self.inner_width * share), 1),
             embedding_width=None if embedding_width == width else embedding_width,
         )
-        return narrow
 
     @property
     def weight_sets(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +80,7 @@ def _moved(tensor: Tensor, arguments: tuple[Any, ...], settings: dict[str, Any])
     return tensor.to(*arguments, **settings) if arguments or settings else tensor
 
 
-N_VECTORS: dict[WordReadout, int] = {"mean": 1, "max": 1, "last": 1, "first": 1, "concat": 3}
+N_VECTORS: Mapping[str, int] = {"mean": 1, "max": 1, "last": 1, "first": 1, "concat": 3}
 """How many times as wide the result is."""
 
 

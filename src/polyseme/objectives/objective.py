@@ -139,8 +139,7 @@ class BaseObjective(Config, ABC):
 
     def for_tokenizer(self: AnyObjective, tokenizer: Tokenizer) -> AnyObjective:
         """The same objective, with the vocabulary that its rows are in."""
-        bound: AnyObjective = self.replace(known_vocabulary=self.read_vocabulary(tokenizer))
-        return bound
+        return self.replace(known_vocabulary=self.read_vocabulary(tokenizer))
 
     def read_vocabulary(self, tokenizer: Tokenizer) -> Vocabulary:
         """What the objective must know of a tokenizer."""

@@ -72,8 +72,7 @@ class Streamed(BaseObjective):
         return Needs(directions=("causal",), outputs=("causal",), layout=Streams(backwards=self.backwards))
 
     def for_encoder(self, config: EncoderConfig) -> Streamed:
-        followed: Streamed = self.replace(backwards=config.reads_backwards)
-        return followed
+        return self.replace(backwards=config.reads_backwards)
 
     @property
     def weights(self) -> Mapping[str, float]:

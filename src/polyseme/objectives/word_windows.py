@@ -64,8 +64,7 @@ class WordObjective(BaseObjective):
             raise OptionError(f"The window of {self.name!r} must be at least 1 word. Got {self.window} instead.")
 
     def for_corpus(self, corpus: Corpus) -> WordObjective:
-        bound: WordObjective = self.replace(known_vocabulary=CountedWords.of_corpus(corpus))
-        return bound
+        return self.replace(known_vocabulary=CountedWords.of_corpus(corpus))
 
     @property
     def words(self) -> CountedWords:

@@ -84,7 +84,7 @@ def without_heads(bundle: Bundle, places: Iterable[HeadPlace]) -> Bundle:
         of_part = [attention for at, attention in attentions.items() if at.part == part]
         if any(attention.heads is not None for attention in of_part):
             changes[field] = tuple(tuple(heads_of(attention)) for attention in of_part)
-    _set_config(pruned, pruned.config.replace(**changes))
+    _set_config(pruned, cast(TransformerConfig, pruned.config).replace(**changes))
     return pruned
 
 

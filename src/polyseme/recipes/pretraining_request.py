@@ -265,7 +265,7 @@ class PretrainingRequest:
         optimizer = _with(settings.optimizer, kind=options["optimizer"], lr=options["learning_rate"])
         schedule = _with(settings.schedule, kind=options["schedule"], warmup=options["warmup"])
         on_gpu = torch.device(self.device).type == "cuda"
-        changed: TrainingSettings = settings.replace(
+        return settings.replace(
             phases=phases,
             optimizer=optimizer,
             schedule=schedule,
@@ -278,7 +278,6 @@ class PretrainingRequest:
             parallel=options["parallel"],
             seed=options["seed"],
         )
-        return changed
 
     def _flops_per_piece(self, n_pieces: int, length: int) -> float:
         """Floating-point operations of training, forwards and backwards, by analysis."""
@@ -356,7 +355,7 @@ def _with_rows_of_text(job: Job, corpus: Corpus) -> Job:
     n_rows = [rows_of(job, corpus, phase).n_rows for phase in training.phases]
     sizes = [max(1, min(each, phase.batch_size)) for each, phase in zip(n_rows, training.phases, strict=True)]
     phases = tuple(phase.replace(batch_size=n) for phase, n in zip(training.phases, sizes, strict=True))
-    return job.replace(training=training.replace(phases=phases))  # type: ignore[no-any-return]
+    return job.replace(training=training.replace(phases=phases))
 
 
 def _with(settings: Config, **changes: Any) -> Any:

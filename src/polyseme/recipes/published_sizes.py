@@ -35,7 +35,7 @@ class Size:
     def config(self) -> TransformerConfig:
         """The whole config: the family's own settings with this shape."""
         base: TransformerConfig = FAMILIES[self.family].base()  # type: ignore[assignment]
-        config: TransformerConfig = base.replace(
+        return base.replace(
             n_layers=self.layers,
             width=self.width,
             n_heads=self.heads,
@@ -48,7 +48,6 @@ class Size:
             **({} if base.decoder_layers is None else self._second_stack),
             **self.more,
         )
-        return config
 
     @property
     def _second_stack(self) -> dict[str, Any]:

@@ -102,8 +102,7 @@ class Recipe:
             changes = {"n_pieces": -(-n_pieces // ROUND_TO) * ROUND_TO, **changes}
         if changes.get("cutoffs"):
             changes["cutoffs"] = tuple(each for each in changes["cutoffs"] if each < changes["n_pieces"])
-        config: EncoderConfig = own.replace(**{**_by_size(own, changes), **changes})
-        return config
+        return own.replace(**{**_by_size(own, changes), **changes})
 
     def shaped(self, shape: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of the encoder as its config takes them; one that it does not have is refused."""

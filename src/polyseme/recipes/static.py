@@ -27,8 +27,7 @@ def _training(rate: float, **changes: Any) -> TrainingSettings:
         threads=1,
         max_grad_norm=None,
     )
-    changed: TrainingSettings = settings.replace(**changes)
-    return changed
+    return settings.replace(**changes)
 
 
 _SKIP_GRAM = Recipe(

@@ -31,7 +31,7 @@ from polyseme.tasks.predictions import Judgment
 from polyseme.tasks.splits import dev_note, with_dev
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import finetune_task
+from polyseme.transfer.finetune_task import FinetuneRun, finetune_task
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_folder import load_task_model, save_task_model
 from polyseme.transfer.task_model import TaskConfig, TaskModel
@@ -138,7 +138,8 @@ def fit_task(
     bundle = loaded.bundle.copied().float() if isinstance(model, Model) else loaded.bundle
     on = str(bundle.device) if isinstance(model, Model) else find_device(device)
     place = None if cache is None else Path(cache)
-    done = finetune_task(whole, bundle, checked, model_name=loaded.path or "a model", device=on, cache=place)
+    run = FinetuneRun(model_name=loaded.path or "a model", device=on, cache=place)
+    done = finetune_task(whole, bundle, checked, run)
     for note in done.cut:
         warnings.warn(f"{note}.", PolysemeWarning, stacklevel=4)
     return FittedTask(done.model, done.report, None if isinstance(model, Model) else model, device, place)

@@ -153,8 +153,7 @@ class Span(Kind):
         scores = [each.f1 for each in answer_scores([item.gold for item in items], best, version="v2.0")]
         margins = [each.none_margin for each in judgments]
         threshold = best_threshold(scores, [bool(item.gold) for item in items], margins)
-        calibrated: HeadConfig = config.replace(no_answer_threshold=threshold.value)
-        return calibrated
+        return config.replace(no_answer_threshold=threshold.value)
 
     def baseline(self, data: TaskData, learned: Sequence[Item], items: Sequence[Item]) -> list[Any]:
         """No answer."""

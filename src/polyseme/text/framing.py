@@ -75,8 +75,7 @@ Slot(name='b', segment=1), Slot(name='end', segment=1))
     def without_segments(self) -> Frame:
         """The same pieces, all in one segment."""
         single, pair = (" ".join(slot.name for slot in self.slots(n)) for n in (1, 2))
-        frame: Frame = self.replace(single=single, pair=pair)
-        return frame
+        return self.replace(single=single, pair=pair)
 
 
 _BRACKETS = {"start": "[CLS]", "end": "[SEP]", "pad": "[PAD]", "unknown": "[UNK]", "mask": "[MASK]"}

@@ -93,8 +93,7 @@ def frame_of_folder(usual: Frame, described: Frame | None) -> Frame:
 
 
 def _with_ends(frame: Frame, step: Mapping[str, Any]) -> Frame:
-    changed: Frame = frame.replace(specials={**frame.specials, "start": step["cls"][0], "end": step["sep"][0]})
-    return changed
+    return frame.replace(specials={**frame.specials, "start": step["cls"][0], "end": step["sep"][0]})
 
 
 def _frame_of_template(step: Mapping[str, Any], settings: Mapping[str, Any]) -> Frame:

@@ -175,8 +175,7 @@ class Ledger(Config):
     def from_json(cls, settings: Mapping[str, Any]) -> Ledger:
         """The ledger of `to_json`."""
         derived = ("utilization", "measured")
-        read: Ledger = super().from_json({name: each for name, each in settings.items() if name not in derived})
-        return read
+        return super().from_json({name: each for name, each in settings.items() if name not in derived})
 
     def lines(self) -> list[str]:
         """For the terminal.

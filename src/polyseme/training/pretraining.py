@@ -173,7 +173,7 @@ class Pretraining:
             then()
         larger = _n_bytes(self.trainer.tensors()) / _n_bytes(before)
         self.trainer.put(before)
-        return timing.replace(checkpoint=checkpoint * larger)  # type: ignore[no-any-return]
+        return timing.replace(checkpoint=checkpoint * larger)
 
     def _timed(self, plan: Plan, seconds: float, least: int) -> Timing:
         loader = self.loader(plan)

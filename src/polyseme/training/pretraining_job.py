@@ -92,8 +92,7 @@ class Job(Config):
     def from_json(cls, settings: Mapping[str, Any]) -> Job:
         """The job of `to_json`, the records in it included."""
         settings = {**settings, "training": TrainingSettings.from_json(settings["training"])}
-        read: Job = super().from_json(settings)
-        return read
+        return super().from_json(settings)
 
     def make_objective(self, corpus: Corpus | None = None) -> BaseObjective:
         """The objective by its settings, with what it must know of a corpus where there is one."""

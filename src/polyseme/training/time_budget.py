@@ -73,12 +73,12 @@ class Timing(Config):
         duration = self.evaluation + self.checkpoint
         n_fitting = EVALUATED_SHARE * seconds / duration if duration > 0 else math.inf
         most = max(min(n_fitting, MOST_EVALUATIONS), min(fewest, MOST_EVALUATIONS))
-        return self.replace(most_evaluations=int(most))  # type: ignore[no-any-return]
+        return self.replace(most_evaluations=int(most))
 
     def slower(self, factor: float) -> Timing:
         """The same where computing takes `factor` times as long."""
         steps = tuple(factor * each for each in self.steps)
-        return self.replace(steps=steps, evaluation=factor * self.evaluation)  # type: ignore[no-any-return]
+        return self.replace(steps=steps, evaluation=factor * self.evaluation)
 
 
 @dataclass(frozen=True)

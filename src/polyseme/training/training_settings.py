@@ -99,8 +99,7 @@ class TrainingSettings(Config):
         settings["phases"] = tuple(Phase.from_json(each) for each in settings["phases"])
         settings["optimizer"] = OptimizerSettings.from_json(settings["optimizer"])
         settings["schedule"] = Schedule.from_json(settings["schedule"])
-        read: TrainingSettings = super().from_json(settings)
-        return read
+        return super().from_json(settings)
 
     @property
     def longest(self) -> int:

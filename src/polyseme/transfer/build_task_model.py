@@ -25,104 +25,72 @@ from polyseme.transfer.text_labels import check_writes, pieces_of
 
 def build_task_model(
     bundle: Bundle | None,
-    *,
-    kind: str,
+    reading: TaskConfig,
     head: str,
-    layer: str = "-1",
-    pool: str = "mean",
-    readout: str = "mean",
-    frozen: bool = False,
-    max_pieces: int = 512,
-    stride: int = 128,
-    chunk_length: int | None = None,
-    read_last: int | None = None,
-    stack: str = "encoder",
-    prompt: tuple[str, ...] = (),
+    *,
     inputs: WordInputsConfig | None = None,
     stacked: Sequence[InputModel] = (),
     head_settings: Mapping[str, Any] | None = None,
 ) -> TaskModel:
     """A new task model around a bundle, which is taken over; new parts are drawn from torch's present seed.
 
-    `head_settings` are fields of `HeadConfig` besides those that `head` stands for: labels, regression, dropout_rate …
-    Without a bundle the head reads other inputs alone: learned ones and frozen models (`stacked`). `prompt` is
-    for the head that writes (`Kind.prompt`).
+    `reading` is how the task is to be read; what follows from the encoder and the head is filled in. `head_settings`
+    are fields of `HeadConfig` besides those that `head` stands for: labels, regression, dropout_rate … Without a bundle
+    the head reads other inputs alone: learned ones and frozen models (`stacked`).
     """
     settings = {**named_settings(head), **(head_settings or {})}
     if settings["body"] == "text":
-        return _writing_model(bundle, kind, max_pieces, prompt, settings)
-    beside = inputs is not None or bool(stacked)
-    config = _task_config(
-        bundle, kind, head, layer, pool, readout, frozen, max_pieces, stride, stack, other_inputs=beside
-    )
+        return _writing_model(bundle, reading, settings)
+    config = _filled_in(reading, bundle, head, other_inputs=inputs is not None or bool(stacked))
+    layer, stack = config.layer, config.stack
     width = 0 if bundle is None else parse_layers(layer, config_of(bundle, stack)).width(config_of(bundle, stack))
-    marked = bool(settings.get("n_marks")) or KINDS[kind].has_spans
-    config = config.replace(with_marks=marked, chunk_length=chunk_length)
-    config = config.replace(read_last=read_last if config.whole else None)
+    marked = bool(settings.get("n_marks")) or KINDS[config.kind].has_spans
+    config = config.replace(with_marks=marked)
     if "late_at" in settings:
         settings["late_width"] = width
-    words = readout if readout not in FROM_START else "mean"
     head_config = HeadConfig(
-        kind=kind,
+        kind=config.kind,
         width=width + (0 if inputs is None else inputs.width) + sum(FrozenInput(each).width for each in stacked),
         whole_width=width * N_VECTORS.get(config.readout, 1) if config.whole else None,
         separate_rows=config.separate_rows,
-        readout=words,  # type: ignore[arg-type]
+        readout=reading.readout if reading.readout not in FROM_START else "mean",  # type: ignore[arg-type]
         **settings,
     )
     return TaskModel(bundle, config, build_head(head_config), None if inputs is None else WordInputs(inputs), stacked)
 
 
-def _writing_model(
-    bundle: Bundle | None, kind: str, max_pieces: int, prompt: tuple[str, ...], settings: Mapping[str, Any]
-) -> TaskModel:
+def _writing_model(bundle: Bundle | None, reading: TaskConfig, settings: Mapping[str, Any]) -> TaskModel:
     """A model that writes its answers."""
+    kind, max_pieces = reading.kind, reading.max_pieces
     check_writes(bundle, kind, multi=bool(settings.get("multi")))
     if bundle is None or bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
-    if not prompt:
+    if not reading.prompt:
         raise OptionError("A head that writes needs the texts that precede the inputs (prompt).")
-    config = TaskConfig(
-        kind=kind, frozen=False, layer="-1", pool="mean", readout="mean", max_pieces=max_pieces, prompt=prompt
-    )
     maker = RowMaker(bundle.tokenizer, bundle.config, max_pieces)
     texts = settings.get("numbers", ()) if settings.get("regression") else settings["labels"]
     head = HeadConfig(kind=kind, width=bundle.config.widths[-1], **{**settings, "pieces": pieces_of(maker, texts)})
-    return TaskModel(bundle, config, build_head(head))
+    return TaskModel(bundle, TaskConfig(kind=kind, max_pieces=max_pieces, prompt=reading.prompt), build_head(head))
 
 
-def _task_config(
-    bundle: Bundle | None,
-    kind: str,
-    head: str,
-    layer: str,
-    pool: str,
-    readout: str,
-    frozen: bool,
-    max_pieces: int,
-    stride: int,
-    stack: str,
-    *,
-    other_inputs: bool,
-) -> TaskConfig:
+def _filled_in(reading: TaskConfig, bundle: Bundle | None, head: str, *, other_inputs: bool) -> TaskConfig:
     """How a model of this kind is to read, by what its encoder and its head can take."""
-    task = KINDS[kind]
-    plain: dict[str, Any] = {"frozen": frozen, "layer": layer, "pool": pool, "max_pieces": max_pieces, "stride": stride}
+    task, readout, stack, frozen = KINDS[reading.kind], reading.readout, reading.stack, reading.frozen
+    reading = reading.replace(prompt=())
     if bundle is None and stack == "decoder":
         raise OptionError("There is no model, and so no decoder. Leave the stack out.")
     if bundle is None:
-        return TaskConfig(kind=kind, readout=readout, separate_rows=task.has_two_texts, **{**plain, "frozen": True})
+        return reading.replace(separate_rows=task.has_two_texts, frozen=True, read_last=None)
     if bundle.tokenizer is None:
         raise ModelError("The model has no tokenizer, so it cannot read a task.")
     check_stack(bundle, stack)
     read = config_of(bundle, stack)
-    if parse_layers(layer, read).mode == "all":
+    if parse_layers(reading.layer, read).mode == "all":
         raise OptionError(
             "A head reads one vector per word, and 'all' layers are many. Take mix, concat:a:b or a number."
         )
-    parse_pooling(pool, read)
-    plain["standardized"] = frozen and layer == "mix" and not read.has_normed_states
-    maker = RowMaker(bundle.tokenizer, read, max_pieces, stride=stride)
+    parse_pooling(reading.pool, read)
+    maker = RowMaker(bundle.tokenizer, read, reading.max_pieces, stride=reading.stride)
     over_whole = named_settings(head)["body"] in PLAIN and not other_inputs
     from_start = readout in FROM_START
     if from_start and stack == "decoder":
@@ -133,9 +101,13 @@ def _task_config(
     if from_start:
         _check_start(readout, starts=maker.starts, pooler=pooler_of(bundle))
     whole = task.reads_whole(maker, plain=over_whole, frozen=frozen, from_start=from_start)
-    readout = task.whole_readout(readout, stack) if whole else readout
-    separate_rows = task.has_two_texts and not (maker.frames_pairs and (whole or not frozen))
-    return TaskConfig(kind=kind, readout=readout, separate_rows=separate_rows, whole=whole, stack=stack, **plain)
+    return reading.replace(
+        readout=task.whole_readout(readout, stack) if whole else readout,
+        separate_rows=task.has_two_texts and not (maker.frames_pairs and (whole or not frozen)),
+        whole=whole,
+        read_last=reading.read_last if whole else None,
+        standardized=frozen and reading.layer == "mix" and not read.has_normed_states,
+    )
 
 
 def _check_start(readout: str, *, starts: bool, pooler: nn.Module | None) -> None:

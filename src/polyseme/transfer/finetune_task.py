@@ -31,13 +31,13 @@ from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import Prepared, judge, prepare, standardize
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
-from polyseme.transfer.seeds_abreast import seeds_abreast
+from polyseme.transfer.seeds_abreast import seeds_abreast, take_turns
 from polyseme.transfer.split_figures import compared, confusion_of, split_figures
 from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
-from polyseme.transfer.task_model import TaskModel, check_language_model, pooler_of
+from polyseme.transfer.task_model import TaskConfig, TaskModel, check_language_model, pooler_of
 from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.text_labels import answers_of, numbers_of
-from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top, take_turns
+from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top
 from polyseme.transfer.train_step import autocast
 from polyseme.transfer.vector_store import Store
 from polyseme.types import Progress
@@ -56,93 +56,70 @@ class Finetuned:
     """How many texts were not read as they stand, one line each; the report's notes have them too."""
 
 
-def finetune_task(
-    data: TaskData,
-    bundle: Bundle | None,
-    settings: FinetuneSettings,
-    *,
-    model_name: str = "",
-    device: str = "cpu",
-    folder: Path | None = None,
-    cache: Path | None = None,
-    rates: Rates | None = None,
-    abreast: int | None = None,
-    stacked: Sequence[InputModel] | None = None,
-    teaching: TaskTeaching | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    min_steps: int = 0,
-    notes: Sequence[str] = (),
-    on_report: Callable[[StepReport], None] | None = None,
-    progress: Progress | None = None,
-) -> Finetuned:
-    """Train a head over `bundle`, or the whole, for a task whose data has been checked.
+@dataclass(frozen=True, kw_only=True)
+class FinetuneRun:
+    """What a fine-tuning needs besides its data, its model and its settings."""
 
-    `folder` is where unfinished work is kept and resumed from; without one nothing is kept. `bundle` is not changed.
-    `abreast` seeds take their steps in turn; by default as many as fit on a GPU, and one on a CPU. `stacked` are the
-    models among the inputs, where they are loaded already. `min_steps` is how many steps there are at least where the
-    settings have no epochs; dev is then scored about ten times, and not after epochs of a step or two. With `teaching`
-    the model is a student, which reads as its teacher does and learns from it.
-    """
-    work = _Finetuning(
-        data,
-        bundle,
-        settings,
-        device=torch.device(device),
-        cache=cache,
-        folder=folder,
-        progress=progress,
-        stacked=stacked,
-        teaching=teaching,
-        min_steps=min_steps,
-    )
-    meter = Meter(work.device, rates=rates)
+    model_name: str = ""
+    device: str = "cpu"
+    folder: Path | None = None
+    """Where unfinished work is kept and resumed from; None: nothing is kept."""
+    cache: Path | None = None
+    """Folder of frozen vectors; None: one in `folder`, if there is one."""
+    rates: Rates | None = None
+    abreast: int | None = None
+    """How many seeds take their steps in turn; None: as many as fit on a GPU, and one on a CPU."""
+    stacked: Sequence[InputModel] | None = None
+    """The models among the inputs, where they are loaded already."""
+    teaching: TaskTeaching | None = None
+    """If given, the model is a student, which reads as its teacher does and learns from it."""
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    min_steps: int = 0
+    """How many steps there are at least where the settings have no epochs; dev is then scored about ten times, and not
+    after epochs of a step or two."""
+    notes: Sequence[str] = ()
+    """Further notes of the report."""
+    on_report: Callable[[StepReport], None] | None = None
+    progress: Progress | None = None
+
+
+def finetune_task(
+    data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, run: FinetuneRun | None = None
+) -> Finetuned:
+    """Train a head over `bundle`, or the whole, for a task whose data has been checked. `bundle` is not changed."""
+    work = _Finetuning(data, bundle, settings, FinetuneRun() if run is None else run)
+    meter = Meter(work.device, rates=work.run.rates)
     started = time.perf_counter()
     results = take_turns(
-        [partial(work.seed, seed, checkpoint_seconds, on_report) for seed in work.settings.seeds],
-        abreast=seeds_abreast(work.first, work.prepared["train"], work.settings) if abreast is None else abreast,
-        device=work.device,
+        [partial(work.seed, seed) for seed in work.settings.seeds], abreast=work.n_abreast(), device=work.device
     )
     best = max(results, key=work.results.rank)
     model = work.best_model(best)
     dev_judgments = judge(model, work.prepared["dev"], autocast=work.autocast())
     for note in (note for each in results for note in each.figures.notes):
         warnings.warn(note, PolysemeWarning, stacklevel=2)
-    ledger = work.ledger(results, time.perf_counter() - started, meter, rates)
-    return Finetuned(model, work.report(results, best, dev_judgments, ledger, model_name, notes, model), work.cut)
+    ledger = work.ledger(results, time.perf_counter() - started, meter)
+    return Finetuned(model, work.report(results, best, dev_judgments, ledger), work.cut)
 
 
 class _Finetuning:
     """What all seeds share."""
 
-    def __init__(
-        self,
-        data: TaskData,
-        bundle: Bundle | None,
-        settings: FinetuneSettings,
-        *,
-        device: torch.device,
-        cache: Path | None,
-        folder: Path | None,
-        progress: Progress | None,
-        stacked: Sequence[InputModel] | None = None,
-        teaching: TaskTeaching | None = None,
-        min_steps: int = 0,
-    ) -> None:
+    def __init__(self, data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, run: FinetuneRun) -> None:
         if settings.ulmfit:
             check_language_model(bundle)
         self.data = data
         self.bundle = bundle
-        self.device = device
-        self.teaching = teaching
-        if teaching is not None:
-            teaching.teacher.to(device)
-        self.folder = folder
-        self.cache = cache or (None if folder is None else folder / FEATURES)
+        self.run = run
+        self.device = torch.device(run.device)
+        if run.teaching is not None:
+            run.teaching.teacher.to(self.device)
+        self.cache = run.cache or (None if run.folder is None else run.folder / FEATURES)
         train = data.splits["train"]
         self.kind = KINDS[data.kind]
         seen = {label for item in train for label in labels_in(item)}
         has_labels = self.kind.has_labels and not data.regression
-        seen |= set(data.labels) if teaching is not None else set()
+        seen |= set(data.labels) if run.teaching is not None else set()
         self.labels = tuple(label for label in data.labels if label in seen) if has_labels else ()
         maker = None
         if bundle is not None and bundle.tokenizer is not None:
@@ -156,19 +133,19 @@ class _Finetuning:
             pooler=bundle is not None and pooler_of(bundle) is not None,
             starts=starts,
             answers=answers_of(bundle, data, starts=starts),
-            min_steps=min_steps,
+            min_steps=run.min_steps,
         )
-        self.min_gap = min_steps // 10 if settings.epochs is None else 0
+        self.min_gap = run.min_steps // 10 if settings.epochs is None else 0
         self.settings = filled.settings
         self.notes = list(filled.notes)
-        self.bf16 = settings.dtype == "bf16" or (settings.dtype == "auto" and device.type == "cuda")
+        self.bf16 = settings.dtype == "bf16" or (settings.dtype == "auto" and self.device.type == "cuda")
         self.inputs = self._inputs(train)
-        self.stacked = load_inputs(self.settings.inputs) if stacked is None else stacked
-        self.results = SeedResults(self.settings.seeds, folder)
+        self.stacked = load_inputs(self.settings.inputs) if run.stacked is None else run.stacked
+        self.results = SeedResults(self.settings.seeds, run.folder)
         self.standards: dict[str, Tensor] = {}
         self.first = self.new_model(self.settings.seeds[0])
         self.prepared = {
-            name: prepare(self.first, items, learning=name == "train", cache=self.cache, progress=progress)
+            name: prepare(self.first, items, learning=name == "train", cache=self.cache, progress=run.progress)
             for name, items in data.splits.items()
             if items and any(item.gold is not None for item in items)
         }
@@ -196,8 +173,8 @@ class _Finetuning:
         bundle = self.bundle
         if bundle is not None and not settings.frozen:
             bundle = bundle.copied()
-        if self.teaching is not None and bundle is not None:
-            return self.teaching.new_student(bundle).to(self.device)
+        if self.run.teaching is not None and bundle is not None:
+            return self.run.teaching.new_student(bundle).to(self.device)
         head: dict[str, Any] = {"labels": self.labels, "regression": data.regression, "multi": data.multi}
         head["reread_inputs"] = settings.reread_inputs
         if settings.head_layers is not None:
@@ -213,18 +190,20 @@ class _Finetuning:
             head["numbers"] = numbers_of(data)
         model = build_task_model(
             bundle,
-            kind=data.kind,
-            head=settings.head or "linear",
-            layer=settings.layer or "-1",
-            pool=settings.pool or "mean",
-            readout=settings.readout or "mean",
-            frozen=settings.frozen,
-            max_pieces=settings.max_pieces or 512,
-            stride=settings.stride,
-            chunk_length=settings.chunk_length,
-            read_last=settings.read_last,
-            stack=settings.stack or "encoder",
-            prompt=self.kind.prompt(data.name),
+            TaskConfig(
+                kind=data.kind,
+                frozen=settings.frozen,
+                layer=settings.layer or "-1",
+                pool=settings.pool or "mean",
+                readout=settings.readout or "mean",
+                max_pieces=settings.max_pieces or 512,
+                stride=settings.stride,
+                chunk_length=settings.chunk_length,
+                read_last=settings.read_last,
+                stack=settings.stack or "encoder",
+                prompt=self.kind.prompt(data.name),
+            ),
+            settings.head or "linear",
             inputs=self.inputs,
             stacked=self.stacked,
             head_settings=head,
@@ -237,9 +216,13 @@ class _Finetuning:
 
     # --- one seed -----------------------------------------------------------------------------------------------------
 
-    def seed(
-        self, seed: int, checkpoint_seconds: float, on_report: Callable[[StepReport], None] | None
-    ) -> Generator[None, None, SeedResult]:
+    def n_abreast(self) -> int:
+        """How many seeds take their steps in turn."""
+        if self.run.abreast is not None:
+            return self.run.abreast
+        return seeds_abreast(self.first, self.prepared["train"], self.settings)
+
+    def seed(self, seed: int) -> Generator[None, None, SeedResult]:
         """Train one, or take what an earlier session made of it."""
         earlier = self.results.read(seed)
         if earlier is not None:
@@ -252,12 +235,12 @@ class _Finetuning:
             self.settings,
             seed,
             n_dev=len(self.prepared["dev"].source.lengths),
-            teaching=self.teaching,
+            teaching=self.run.teaching,
             bf16=self.bf16,
             min_gap=self.min_gap,
             checkpoints=self.results.checkpoints(seed),
-            checkpoint_seconds=checkpoint_seconds,
-            on_report=on_report,
+            checkpoint_seconds=self.run.checkpoint_seconds,
+            on_report=self.run.on_report,
         )
         result = self._result(model, learned)
         self.results.keep(seed, result)
@@ -311,7 +294,7 @@ class _Finetuning:
 
     @property
     def _mode(self) -> str:
-        if self.teaching is not None:
+        if self.run.teaching is not None:
             return "distilled"
         return "frozen" if self.settings.frozen or self.bundle is None else "tuned"
 
@@ -335,7 +318,7 @@ class _Finetuning:
 
     # --- the report ---------------------------------------------------------------------------------------------------
 
-    def ledger(self, results: Sequence[SeedResult], seconds: float, meter: Meter, rates: Rates | None) -> Ledger:
+    def ledger(self, results: Sequence[SeedResult], seconds: float, meter: Meter) -> Ledger:
         """What it all cost, in earlier sessions, too; their energy is estimated by this one's.
 
         Training reads each row forwards and backwards. Frozen vectors are computed once, or were in the cache.
@@ -355,8 +338,8 @@ class _Finetuning:
             else:
                 pieces = train.n_pieces * steps / an_epoch
                 flops = 3 * forward * steps / an_epoch
-            if self.teaching is not None:
-                flops += self.teaching.teacher.forward_flops(train.row_lengths) * steps / an_epoch
+            if self.run.teaching is not None:
+                flops += self.run.teaching.teacher.forward_flops(train.row_lengths) * steps / an_epoch
         for store in self._stores_of_inputs():
             pieces += int(store.n_pieces.sum())
             flops += store.flops
@@ -368,7 +351,7 @@ class _Finetuning:
             device=torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else str(self.device),
             joules=joules * (1 + before / max(seconds, 1e-9)),
             measured=meter.measured and not before,
-            rates=rates,
+            rates=self.run.rates,
         )
 
     def _stores_of_inputs(self) -> list[Store]:
@@ -379,7 +362,7 @@ class _Finetuning:
     def _computed(self, prepared: Prepared) -> bool:
         """Whether the vectors are this run's work: not if a cache of the user's had them."""
         store = getattr(prepared.source, "store", None)
-        own = self.folder is not None and self.cache == self.folder / FEATURES
+        own = self.run.folder is not None and self.cache == self.run.folder / FEATURES
         return own or store is None or store.computed
 
     def report(
@@ -388,15 +371,12 @@ class _Finetuning:
         best: SeedResult,
         dev_judgments: Sequence[Judgment],
         ledger: Ledger,
-        model_name: str,
-        notes: Sequence[str],
-        model: TaskModel,
     ) -> FinetuneReport:
         data = self.data
         return FinetuneReport(
             task=data.name,
             kind=data.kind,
-            model=model_name,
+            model=self.run.model_name,
             mode=self._mode,
             metrics=data.metrics,
             seeds=tuple(each.figures for each in results),
@@ -408,7 +388,12 @@ class _Finetuning:
             labels=self.labels,
             confusion=confusion_of(data, dev_judgments, self.labels),
             errors=worst_errors(data.kind, data.splits["dev"], dev_judgments, self.labels),
-            notes=(*data.notes, *notes, *self.notes, *(note for each in results for note in each.figures.notes)),
+            notes=(
+                *data.notes,
+                *self.run.notes,
+                *self.notes,
+                *(note for each in results for note in each.figures.notes),
+            ),
             settings=self.settings.to_json(),
             ledger=ledger,
             versions={"polyseme": __version__, "torch": torch.__version__, "python": platform.python_version()},

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -28,10 +27,10 @@ from polyseme.tasks.train_samples import TrainSamples, TrainShare
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import FEATURES, Finetuned, finetune_task
+from polyseme.transfer.finetune_task import FEATURES, Finetuned, FinetuneRun, finetune_task
 from polyseme.transfer.share_points import PRETRAINED, SCRATCH, SharePoint
 from polyseme.transfer.task_folder import REPORT
-from polyseme.transfer.train_seed import StepReport, named_part
+from polyseme.transfer.train_seed import named_part
 
 MIN_STEPS = 200
 """Steps in which few items are learned at least, unless the user says how many epochs: four epochs of twenty items
@@ -61,18 +60,16 @@ def finetune_shares(
     bundle: Bundle | None,
     settings: FinetuneSettings,
     shares: Sequence[TrainShare],
+    run: FinetuneRun | None = None,
     *,
     scratch: bool = False,
-    folder: Path | None = None,
-    cache: Path | None = None,
-    on_report: Callable[[StepReport], None] | None = None,
-    **run: Any,
 ) -> Finetuned:
     """`finetune_task` for every share and seed; the result is that of the largest share, with the curve in its report.
 
-    With `scratch` the same architecture is trained from random weights, too. Other arguments are those of
-    `finetune_task`.
+    With `scratch` the same architecture is trained from random weights, too.
     """
+    run = FinetuneRun() if run is None else run
+    on_report = run.on_report
     if scratch:
         check_scratch(bundle, settings)
     train = data.splits["train"]
@@ -80,12 +77,13 @@ def finetune_shares(
     reports: dict[_Run, FinetuneReport] = {}
     best: Finetuned | None = None
     with ExitStack() as stack:
+        cache = run.cache
         if cache is None:
-            own = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="polyseme-")))
+            own = run.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="polyseme-")))
             cache = own / FEATURES
         for each in _runs(samples, settings.seeds, len(train), scratch=scratch):
             is_largest = each.start == PRETRAINED and each.n_items == max(samples.sizes.values())
-            place = None if folder is None else folder / each.name
+            place = None if run.folder is None else run.folder / each.name
             earlier = None if is_largest or place is None else _earlier(place)
             if earlier is not None:
                 reports[each] = earlier
@@ -95,11 +93,13 @@ def finetune_shares(
                 replace(data, splits={**data.splits, "train": sample}),
                 _beginning(bundle, each),
                 replace(_settings(settings, bundle, each.start), seeds=each.seeds),
-                folder=place,
-                cache=cache,
-                min_steps=MIN_STEPS,
-                on_report=None if on_report is None else named_part(on_report, f"{each.share}, {each.start}"),
-                **run,
+                replace(
+                    run,
+                    folder=place,
+                    cache=cache,
+                    min_steps=MIN_STEPS,
+                    on_report=None if on_report is None else named_part(on_report, f"{each.share}, {each.start}"),
+                ),
             )
             reports[each] = done.report
             if is_largest:

@@ -54,11 +54,11 @@ class TaskConfig(Config):
     """How a task model reads: what is kept beside the head in a model folder."""
 
     kind: str
-    frozen: bool
-    layer: str
-    pool: str
-    readout: str
-    max_pieces: int
+    frozen: bool = False
+    layer: str = "-1"
+    pool: str = "mean"
+    readout: str = "mean"
+    max_pieces: int = 512
     stride: int = 128
     separate_rows: bool = False
     """Whether two texts are read in a row each."""

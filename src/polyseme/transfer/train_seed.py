@@ -1,21 +1,17 @@
 """One seed: a task model learns from train, dev is scored as it goes, and the best on dev is kept.
 
 A step depends on the weights, the optimizer and the step's number alone; so an interrupted run resumes from its last
-checkpoint as if it had not been interrupted. A small model fills no GPU, so several seeds may take their steps in turn:
-steps that were recorded are launched without waiting, each seed on a stream of its own and with its own random state,
-and each gives to the last bit what it gives alone.
+checkpoint as if it had not been interrupted.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +27,7 @@ from polyseme.training.checkpoint import (
 from polyseme.training.optimizers import Optimizer, build_optimizer, layer_rates
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import Prepared
+from polyseme.transfer.seeds_abreast import Run
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.train_step import PlainSteps, RecordedSteps, can_record
@@ -39,9 +36,6 @@ from polyseme.verb_options.task_options import CHECKPOINT_SECONDS
 
 WEIGHTS, BEST, OPTIMIZER = "weights/", "best/", "optimizer/"
 
-Result = TypeVar("Result")
-Run: TypeAlias = Generator[None, None, Result]
-"""Yields after each step and returns its result."""
 Score = Callable[[TaskModel], dict[str, float]]
 """A model's figures on dev; the first is what is chosen by."""
 
@@ -281,69 +275,3 @@ def reinit_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_laye
         for mine, new in zip(groups[len(groups) - n_layers :], fresh[len(groups) - n_layers :], strict=True):
             for parameter, drawn in zip(mine, new, strict=True):
                 parameter.copy_(drawn)
-
-
-# --- several seeds at once --------------------------------------------------------------------------------------------
-
-
-class Lane:
-    """Where one run goes at a time: a stream of the device and a random state of its own; as it is, on a CPU."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.stream: torch.cuda.Stream | None = None
-        if device.type == "cuda":
-            self.stream = torch.cuda.Stream(device)
-            self.stream.wait_stream(torch.cuda.current_stream(device))
-            self.random_state = _generator_of(device).clone_state()
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """What is launched and drawn in here is of this lane."""
-        if self.stream is None:
-            yield
-            return
-        common = _generator_of(self.device)
-        before = common.graphsafe_get_state()
-        common.graphsafe_set_state(self.random_state)
-        try:
-            with torch.cuda.stream(self.stream):
-                yield
-        finally:
-            self.random_state = common.graphsafe_get_state()
-            common.graphsafe_set_state(before)
-
-    def close(self) -> None:
-        """Make later work wait for what was launched here."""
-        if self.stream is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self.stream)
-
-
-def take_turns(begin: Sequence[Callable[[], Run[Result]]], *, abreast: int, device: torch.device) -> list[Result]:
-    """What comes of all runs, in their order, `abreast` of them at once; each is begun when its turn has come."""
-    results: dict[int, Result] = {}
-    waiting = deque(enumerate(begin))
-    alone = abreast == 1 or len(begin) == 1
-    lanes = [Lane(torch.device("cpu"))] if alone else [Lane(device) for _ in range(min(abreast, len(begin)))]
-    running: list[tuple[Lane, int, Run[Result]]] = []
-    free = list(lanes)
-    while waiting or running:
-        while waiting and free:
-            number, start = waiting.popleft()
-            running.append((free.pop(), number, start()))
-        for one in list(running):
-            lane, number, run = one
-            try:
-                with lane.taken():
-                    next(run)
-            except StopIteration as end:
-                results[number] = end.value
-                running.remove(one)
-                free.append(lane)
-    for lane in lanes:
-        lane.close()
-    return [results[number] for number in range(len(begin))]
-
-
-def _generator_of(device: torch.device) -> torch.Generator:
-    return torch.cuda.default_generators[device.index or 0]

@@ -39,7 +39,7 @@ from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.run_job import PausedRun
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
-from polyseme.transfer.finetune_task import finetune_task
+from polyseme.transfer.finetune_task import FinetuneRun, finetune_task
 from polyseme.transfer.predict_files import Predictor
 from polyseme.transfer.task_folder import load_task_model, task_card, weights_digest
 from polyseme.transfer.task_teaching import TaskTeaching
@@ -160,22 +160,22 @@ def _on_task(options: DistillOptions, folder: str, card: Mapping[str, Any]) -> F
     settings = _settings(options, teaching)
     device = find_device(options.device)
     data = _with_texts(_data(options, teaching, card), options, teaching, card)
-    run: dict[str, Any] = {
-        "model_name": folder,
-        "device": device,
-        "rates": Rates.of(options.cost_rates),
-        "teaching": teaching,
-        "notes": _notes(data, teaching, device),
-        "on_report": options.on_report,
-        "progress": options.progress,
-    }
+    run = FinetuneRun(
+        model_name=folder,
+        device=device,
+        rates=Rates.of(options.cost_rates),
+        teaching=teaching,
+        notes=_notes(data, teaching, device),
+        on_report=options.on_report,
+        progress=options.progress,
+    )
     if options.output is None:
-        return finetune_task(data, student, settings, **run).report
+        return finetune_task(data, student, settings, run).report
     decides = decisive_settings(data, [student], settings, device, [])
     decides |= {"teacher": weights_digest(teaching.teacher), "temperature": teaching.temperature}
     decides |= {"gold_weight": teaching.gold_weight, "match": teaching.match, "match_weight": teaching.match_weight}
     with unfinished_work(options.output, decides, noun="model", force=options.force) as work:
-        done = finetune_task(data, student, settings, folder=work, **run)
+        done = finetune_task(data, student, settings, dataclasses.replace(run, folder=work))
         write_finetuned(done, options.output, card.get("columns", {}), force=options.force)
     return done.report
 

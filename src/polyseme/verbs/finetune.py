@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from polyseme.training.energy_ledger import Rates
 from polyseme.transfer.finetune_card import task_card_of
 from polyseme.transfer.finetune_report import FinetuneReport, curve_picture, page_of
 from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
-from polyseme.transfer.finetune_task import Finetuned, finetune_task
+from polyseme.transfer.finetune_task import Finetuned, FinetuneRun, finetune_task
 from polyseme.transfer.share_curve import check_scratch, finetune_shares
 from polyseme.transfer.stacked_inputs import InputModel, folders_of, load_inputs
 from polyseme.transfer.task_ensemble import check_joinable, joint_report, model_names
@@ -55,14 +56,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     """
     settings = settings_of(options)
     shares = train_shares(options.train_share or (ALL if options.scratch else None))
-    run: dict[str, Any] = {
-        "device": find_device(options.device),
-        "cache": None if options.cache is None else Path(options.cache),
-        "rates": Rates.of(options.cost_rates),
-        "checkpoint_seconds": options.checkpoint_seconds,
-        "on_report": options.on_report,
-        "progress": options.progress,
-    }
+    device, rates = find_device(options.device), Rates.of(options.cost_rates)
     task, model, output = options.task, options.model, options.output
     files = {"train": options.train, "dev": options.dev, "test": options.test}
     models = [model] if isinstance(model, Model) or model is None else list(model_names(str(model)))
@@ -78,10 +72,19 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
         if shares:
             raise OptionError("A learning curve (train_share, scratch) is that of one model. Name one model.")
     bundles = dict(_bundle(each, settings) for each in models)
-    run["stacked"] = load_inputs(settings.inputs)
+    run = FinetuneRun(
+        model_name=", ".join(bundles),
+        device=device,
+        cache=None if options.cache is None else Path(options.cache),
+        rates=rates,
+        stacked=load_inputs(settings.inputs),
+        checkpoint_seconds=options.checkpoint_seconds,
+        on_report=options.on_report,
+        progress=options.progress,
+    )
     if len(models) > 1:
         return _fit_together(read, bundles, settings, run, options, columns)
-    [(run["model_name"], bundle)] = bundles.items()
+    [bundle] = bundles.values()
     fit: Callable[..., Finetuned] = finetune_task
     if shares:
         TrainSamples.of(shares, read.splits["train"], settings.seeds, read.name)
@@ -89,17 +92,17 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     if options.scratch:
         check_scratch(bundle, settings)
     if output is None:
-        return fit(read, bundle, settings, **run).report
-    decides = decisive_settings(read, [bundle], settings, run["device"], run["stacked"])
+        return fit(read, bundle, settings, run=run).report
+    decides = decisive_settings(read, [bundle], settings, device, run.stacked or ())
     decides |= {"train_share": [share.name for share in shares], "scratch": options.scratch}
     with unfinished_work(output, decides, noun="model", force=options.force) as folder:
-        done = fit(read, bundle, settings, folder=folder, **run)
+        done = fit(read, bundle, settings, run=replace(run, folder=folder))
         write_finetuned(done, output, _own_columns(task, columns), force=options.force)
     return done.report
 
 
 def _fit_together(
-    data: TaskData, bundles: Mapping[str, Bundle | None], settings: FinetuneSettings, run: Mapping[str, Any],
+    data: TaskData, bundles: Mapping[str, Bundle | None], settings: FinetuneSettings, run: FinetuneRun,
     options: FinetuneTaskOptions, columns: Mapping[str, Any],
 ) -> FinetuneReport:  # fmt: skip
     """Fit models one after another, each with all seeds, and write them into one folder (`transfer.task_ensemble`)."""
@@ -108,16 +111,19 @@ def _fit_together(
         places = [None if folder is None else folder / str(number + 1) for number in range(len(bundles))]
         return [
             finetune_task(
-                data, bundle, settings, folder=place, model_name=name,
-                **{**run, "on_report": None if report_on is None else named_part(report_on, name)},
+                data, bundle, settings,
+                replace(
+                    run, model_name=name, folder=place,
+                    on_report=None if run.on_report is None else named_part(run.on_report, name),
+                ),
             )
             for (name, bundle), place in zip(bundles.items(), places, strict=True)
         ]  # fmt: skip
 
-    output, report_on = options.output, options.on_report
+    output = options.output
     if output is None:
         return joint_report(data, fit(None), list(bundles))
-    decides = decisive_settings(data, list(bundles.values()), settings, run["device"], run["stacked"])
+    decides = decisive_settings(data, list(bundles.values()), settings, run.device, run.stacked or ())
     with unfinished_work(output, decides, noun="models", force=options.force) as work:
         fitted = fit(work)
         report = joint_report(data, fitted, list(bundles))
