@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from polyseme.datasets.cloze import ClozeItem
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.filling.fill_text import MAX_PIECES
+from polyseme.filling.fill_text import MAX_PIECES, check_max_pieces
 from polyseme.filling.filled import Filler, FillRequest, MaskedText
 from polyseme.types import Progress
 
@@ -44,8 +44,7 @@ def cloze_answers(
 ) -> list[ClozeAnswer]:
     """The rank of each item's answer. An item that brings candidates is ranked among these."""
     check_among(among)
-    if max_pieces is not None and max_pieces < 1:
-        raise OptionError(f"A word has at least 1 piece. Got max_pieces={max_pieces} instead.")
+    check_max_pieces(max_pieces)
     of_group: dict[str | None, dict[str, None]] = {}
     for item in items:
         of_group.setdefault(item.group, {}).update(dict.fromkeys(item.answers))

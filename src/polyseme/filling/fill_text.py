@@ -12,13 +12,22 @@ from polyseme.verb_options.text_options import FillTextOptions
 
 MAX_PIECES = 3
 """Pieces of a word or span, unless the user says otherwise."""
+MOST_PIECES = 100
+"""Pieces of a word or span at most: each number of pieces is searched by itself."""
+
+
+def check_max_pieces(max_pieces: int | None) -> None:
+    """Refuse a maximum that no word has."""
+    if max_pieces is not None and not 1 <= max_pieces <= MOST_PIECES:
+        raise OptionError(
+            f"A word has at least 1 piece, and up to {MOST_PIECES} are tried. Got max_pieces={max_pieces} instead."
+        )
 
 
 def by_words(options: FillTextOptions, *, fills_pieces: bool) -> bool:
     """Whether words are requested; if not, options that mean nothing for single pieces, or for spans, are refused."""
     check_word_hide(options.hide)
-    if options.max_pieces is not None and options.max_pieces < 1:
-        raise OptionError(f"A word has at least 1 piece. Got max_pieces={options.max_pieces} instead.")
+    check_max_pieces(options.max_pieces)
     if options.whole_words or options.targets or isinstance(options.targets, str):
         return True
     if options.hide is not None:

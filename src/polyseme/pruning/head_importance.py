@@ -114,5 +114,10 @@ def _number(heads: str | float | int, total: int) -> int:
 
 
 def shares_of(n_points: int, total: int, most: int) -> Sequence[int]:
-    """Numbers of heads for a curve: equal steps, up to what can be removed."""
+    """Numbers of heads for a curve: equal steps, at least of one head, up to what can be removed.
+
+    >>> shares_of(3, 8, 7), shares_of(10**9, 4, 3)
+    ([2, 4, 6], [1, 2, 3])
+    """
+    n_points = min(n_points, total - 1)
     return [n for step in range(1, n_points + 1) if 0 < (n := round(step / (n_points + 1) * total)) <= most]
