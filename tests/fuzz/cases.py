@@ -30,6 +30,8 @@ from polyseme.cli import main
 
 SECONDS = 60.0
 """How long a command may take, on a busy machine."""
+COMPILED_SECONDS = 300.0
+"""The same with --compile: each run of a sweep calls the C++ compiler for a minute on such a machine."""
 PATIENCE = 15.0
 """How long it may take after that to stop when it is interrupted."""
 BYTES = 6 << 30
@@ -45,6 +47,8 @@ from polyseme.cli import main
 main(sys.argv[2:])
 """
 UNFINISHED = ".part", ".unfinished", ".lock", ".tmp"
+TEMPORARY = re.compile(r"temporary/(?!torchinductor)")
+"""Files that a command may not leave; the cache of torch's compiler serves later runs."""
 HUGE = re.compile(r"\d{4,}|1e\d{2,}|inf")
 """Numbers that may well ask for more work than the time allows."""
 INTERNAL = re.compile(
@@ -105,8 +109,9 @@ def _faults(outcome: Outcome) -> Iterator[str]:
         yield f"a traceback: {last}"
     if any(re.search(r"Warning: ", line) for line in notes):
         yield f"a warning of Python: {next(line for line in notes if re.search(r'Warning: ', line))}"
-    if any(name.startswith("temporary") for name in outcome.changes):
-        yield f"temporary files left: {sorted(outcome.changes)}"
+    left = sorted(name for name in outcome.changes if TEMPORARY.match(name))
+    if left:
+        yield f"temporary files left: {left}"
     if any(name.startswith("models") for name in outcome.changes):
         yield f"a model changed: {sorted(outcome.changes)}"
 
@@ -151,7 +156,8 @@ def run_line(line: CommandLine, models: Path, *, seconds: float = SECONDS, insid
             **_snapshot(folder.parent / "temporary", "temporary/"),
         }
         started = time.monotonic()
-        ended = _run_inside(line, folder) if inside else _run(line, folder, seconds)
+        allowed = COMPILED_SECONDS if "--compile" in line.words else seconds
+        ended = _run_inside(line, folder) if inside else _run(line, folder, allowed)
         took = time.monotonic() - started
         after = {
             **_snapshot(folder),
