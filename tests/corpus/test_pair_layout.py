@@ -11,6 +11,7 @@ import pytest
 
 from corpus.conftest import packed_rows, parallel_rows
 from corpus.texts import made_up
+from polyseme.corpus import build
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import RowOptions
 from polyseme.corpus.padded_pairs import PaddedPairs
@@ -92,7 +93,8 @@ def test_several_packed_files_and_pairs_to_hold_out_by_name(lines: tuple[list[st
     assert again.fingerprint == corpus.fingerprint
 
 
-def test_workers_change_nothing(pairs: Corpus, tmp_path: Path) -> None:
+def test_workers_change_nothing(pairs: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "STRETCH", 1)  # so that workers start before there is work
     folder = pairs.folder.parent
     named = {"source": folder / "a", "target": folder / "b"}
     again = build_corpus(**named, output=tmp_path / "c", held_out=0.2, workers=2, tokenizer=pairs.folder / "tokenizer")  # type: ignore[arg-type]

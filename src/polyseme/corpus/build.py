@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from polyseme.corpus.corpus import ABOUT, FORMAT, TOKENIZER, Corpus, fingerprint_of
-from polyseme.corpus.document_reader import described, text_sources, within_limit
+from polyseme.corpus.document_reader import STRETCH, described, text_sources, within_limit
 from polyseme.corpus.held_out_split import Extremes, move_documents
 from polyseme.corpus.parallel_text import pair_sources
 from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, errors_in_words, unfinished_corpus
 from polyseme.corpus.shards import SIDE, SPLITS, Counts, Shard, State, dtype_for
 from polyseme.corpus.tokenizer_choice import TokenizerChoice
-from polyseme.corpus.worker_processes import MOST_WORKERS, Load, Work, in_order, usable_cores
+from polyseme.corpus.worker_processes import MOST_WORKERS, Load, Work, WorkerProcesses, usable_cores
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import check_output, whole_file, whole_folder
 from polyseme.files.source import STANDARD_INPUT
@@ -66,11 +66,11 @@ def build(options: CorpusOptions) -> Corpus:
     _refuse_reading_twice(texts, choice)
     with unfinished_corpus(output, settings, force=force) as unfinished, errors_in_words(output):
         building = _Building(unfinished, texts, choice, settings, options.limit, options.held_out, options.progress)
-        building.run(options.seed, options.workers)
+        tokenizer = building.run(options.seed, options.workers)
         unfinished.finish(force=force)
     for note in building.warned:
         warnings.warn(note, PolysemeWarning, stacklevel=4)
-    return Corpus.open(output)
+    return Corpus.open(output, tokenizer=tokenizer)
 
 
 def _sources(
@@ -139,13 +139,20 @@ class _Building:
     def sides(self) -> Sequence[str]:
         return self.texts[0].sides
 
-    def run(self, seed: int, workers: int | None) -> None:
-        """Everything but the last step, which gives the corpus its name."""
-        tokenizer = self._tokenizer()
-        work = Work(tokenizer, seed, self.sides)
+    def run(self, seed: int, workers: int | None) -> PieceTokenizer:
+        """Everything but the last step, which gives the corpus its name; returns the tokenizer."""
+        total = sum(source.total for source in self.texts)
         if workers is None:
-            total = sum(source.total for source in self.texts)
             workers = 1 if total < SMALL else usable_cores()
+        with WorkerProcesses(workers) as processes:
+            if self.choice.ready is not None:
+                processes.start(min(usable_cores(), min(total, self.limit or total) // STRETCH))
+            tokenizer = self._tokenizer()
+            self._build(tokenizer, seed, processes)
+        return tokenizer
+
+    def _build(self, tokenizer: PieceTokenizer, seed: int, processes: WorkerProcesses) -> None:
+        work = Work(tokenizer, seed, self.sides)
         done = self._whole_stretches()
         last = done[-1] if done else None
         with Writers(self.unfinished.corpus, self.texts, dtype_for(tokenizer.n_pieces)) as writers:
@@ -159,7 +166,7 @@ class _Building:
             folder = str(self.unfinished.corpus / TOKENIZER)
             with self.unfinished.writing(done) as write:
                 tasks = self._tasks(len(done))
-                with contextlib.closing(in_order(tasks, work, folder, workers)) as results:
+                with contextlib.closing(processes.in_order(tasks, work, folder)) as results:
                     for task, worked in results:
                         extremes.observe(task.source, worked, writers.n_documents(task.source))
                         n_vanished += worked.n_vanished

@@ -86,15 +86,18 @@ class Corpus:
         return f"<Corpus {self.folder}: {self.n_documents('train'):,} documents, {self.n_pieces('train'):,} pieces>"
 
     @classmethod
-    def open(cls, folder: AnyPath) -> Corpus:
+    def open(cls, folder: AnyPath, *, tokenizer: PieceTokenizer | None = None) -> Corpus:
         """The corpus in a folder. That its files are there and of the right size is checked now, the checksum of each
         when it is first used; `check` reads all.
+
+        `tokenizer` is the one in its folder, if it has been loaded already.
         """
         place = Path(folder)
         record = _read_record(place)
         try:
-            frame = Frame.from_json(record["tokenizer"]["frame"])
-            tokenizer = load_tokenizer(place / TOKENIZER, frame=frame)
+            if tokenizer is None:
+                frame = Frame.from_json(record["tokenizer"]["frame"])
+                tokenizer = load_tokenizer(place / TOKENIZER, frame=frame)
             if tokenizer.fingerprint != record["tokenizer"]["fingerprint"]:
                 raise InputError(
                     f"The corpus {place} was made with another tokenizer than the one in its folder {TOKENIZER}/: the "

@@ -11,7 +11,6 @@ import hashlib
 import os
 import pickle
 import queue
-import signal
 import subprocess
 import sys
 from collections import deque
@@ -37,7 +36,11 @@ MOST_WORKERS = 1024
 """More are surely a mistake: each worker is a process with its own tokenizer."""
 _AHEAD = 2
 """Tasks per worker that are running or waiting, so that none is idle and memory stays bounded."""
-_START = "import sys; sys.path[:] = {path!r}; from polyseme.corpus.worker_processes import serve; serve()"
+_START = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = {path!r}; "
+    "from polyseme.corpus.worker_processes import serve; serve()"
+)
+"""What a worker runs. Ctrl-C reaches it too, and is for the process that started it to decide about."""
 
 
 class Load(NamedTuple):
@@ -136,41 +139,68 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
-def in_order(
-    tasks: Iterable[tuple[Task, Load]], work: Work, tokenizer_folder: str, n_workers: int
-) -> Generator[tuple[Task, Worked], None, None]:
-    """What `work` makes of each task, in order, beside what came with it."""
-    if n_workers <= 1:
-        for task, load in tasks:
-            yield task, work(load)
-        return
-    settings = (tokenizer_folder, work.tokenizer.framing.to_json(), work.seed, tuple(work.sides))
-    workers: list[_Worker] = []
-    idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+class WorkerProcesses:
+    """At most some worker processes, as the one that starts them sees them; they end with the block."""
 
-    def run(load: Load) -> Worked:
-        try:
-            worker = idle.get_nowait()
-        except queue.Empty:  # a worker starts when there is work for it, so there are at most as many as threads
-            worker = _Worker(settings)
-            workers.append(worker)
-        try:
-            return worker(load)
-        finally:
-            idle.put(worker)
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._workers: list[_Worker] = []
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
 
-    threads = ThreadPoolExecutor(n_workers)
-    try:
-        yield from _ahead(tasks, lambda load: threads.submit(run, load), _AHEAD * n_workers)
-    except BaseException:
-        threads.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
-            worker.kill()
-        raise
-    finally:
-        threads.shutdown()
-        for worker in workers:
+    def __enter__(self) -> WorkerProcesses:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for worker in self._workers:
+            if kind is not None:
+                worker.kill()
+            worker.let_go()
+        for worker in self._workers:
             worker.close()
+
+    def start(self, n: int) -> None:
+        """Start some for which there will be work: they load their modules while it is prepared."""
+        if self._most > 1:
+            for _ in range(min(n, self._most)):
+                self._idle.put(self._new())
+
+    def in_order(
+        self, tasks: Iterable[tuple[Task, Load]], work: Work, tokenizer_folder: str
+    ) -> Generator[tuple[Task, Worked], None, None]:
+        """What `work` makes of each task, in order, beside what came with it."""
+        if self._most <= 1:
+            for task, load in tasks:
+                yield task, work(load)
+            return
+        settings = (tokenizer_folder, work.tokenizer.framing.to_json(), work.seed, tuple(work.sides))
+
+        def run(load: Load) -> Worked:
+            try:
+                worker = self._idle.get_nowait()
+            except queue.Empty:  # the others start when there is work for them, so there are at most as many as threads
+                worker = self._new()
+            try:
+                return worker(settings, load)
+            finally:
+                self._idle.put(worker)
+
+        threads = ThreadPoolExecutor(self._most)
+        try:
+            yield from _ahead(tasks, lambda load: threads.submit(run, load), _AHEAD * self._most)
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            for worker in self._workers:
+                worker.kill()
+            raise
+        finally:
+            threads.shutdown()
+            for worker in self._workers:
+                worker.let_go()
+
+    def _new(self) -> _Worker:
+        worker = _Worker()
+        self._workers.append(worker)
+        return worker
 
 
 def _ahead(
@@ -190,7 +220,7 @@ def _ahead(
 class _Worker:
     """A worker process, as the one that started it sees it."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self) -> None:
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START.format(path=sys.path)],
@@ -198,14 +228,14 @@ class _Worker:
             stdout=subprocess.PIPE,
             env=environment,
         )
-        self._settings = settings
+        self._is_ready = False
 
-    def __call__(self, load: Load) -> Worked:
-        """Have one task done; blocks until it is."""
+    def __call__(self, settings: Any, load: Load) -> Worked:
+        """Have one task done, by the same settings as all others; blocks until it is."""
         try:
-            if self._settings is not None:
-                self._send(self._settings)
-                self._settings = None
+            if not self._is_ready:
+                self._send(settings)
+                self._is_ready = True
             self._send(load)
             answer = pickle.load(self._process.stdout)  # type: ignore[arg-type]
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
@@ -221,10 +251,13 @@ class _Worker:
     def kill(self) -> None:
         self._process.kill()
 
-    def close(self) -> None:
+    def let_go(self) -> None:
         """Let it end: there are no more tasks."""
         with contextlib.suppress(OSError):
             cast(BinaryIO, self._process.stdin).close()
+
+    def close(self) -> None:
+        """Wait until it has ended."""
         self._process.wait()
         cast(BinaryIO, self._process.stdout).close()
 
@@ -236,7 +269,6 @@ class _Worker:
 
 def serve() -> None:
     """A worker process, as it sees itself: tasks in, results out, until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that started it decides
     tasks = sys.stdin.buffer
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as results:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed must not get among the results
