@@ -251,6 +251,17 @@ def test_a_run_that_was_killed_before_its_first_record_begins_anew(place: Path) 
     assert sorted(path.name for path in Path("run").glob(".*")) == []
 
 
+def test_a_corpus_of_other_text_that_a_refused_run_left_is_named(place: Path) -> None:
+    shutil.rmtree("run")
+    Path("run").mkdir()
+    Path("corpus").rename("run/corpus")
+    Path("other.txt").write_text("The vase fell. It broke.\n")
+    before = tree(place / "run")
+    with pytest.raises(OutputError, match="a corpus of other text, or with another tokenizer, of a run that did not"):
+        polyseme.pretrain("other.txt", output="run", **SMALL)
+    assert tree(place / "run") == before
+
+
 def test_an_old_run_comes_back_if_a_kill_came_before_the_new_one(place: Path) -> None:
     damage_run(place, lambda run: None)
     old, workshop = tree(place / "run"), place / ".run.4711-0123abcd.part"

@@ -347,12 +347,17 @@ def _corpus_of_run(texts: Texts, output: Path, building: Mapping[str, Any]) -> C
     try:
         return _corpus(texts, output / OWN_CORPUS, building, force=False)
     except OutputError:
-        if not (output / RUN).is_file():
-            raise
-        raise OutputError(
-            f"{output} holds a run on other text, or with another tokenizer. Resume it as it is with "
-            f"`polyseme pretrain --resume {output}`, choose another name, or replace it with --force."
-        ) from None
+        if (output / RUN).is_file():
+            raise OutputError(
+                f"{output} holds a run on other text, or with another tokenizer. Resume it as it is with "
+                f"`polyseme pretrain --resume {output}`, choose another name, or replace it with --force."
+            ) from None
+        if (output / OWN_CORPUS / ABOUT).is_file():
+            raise OutputError(
+                f"{output} holds a corpus of other text, or with another tokenizer, of a run that did not begin. "
+                "Choose another name, or replace it with --force."
+            ) from None
+        raise
 
 
 def _resume(
