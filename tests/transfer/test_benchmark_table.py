@@ -92,11 +92,25 @@ def test_one_task_has_no_mean() -> None:
 
 
 def test_seeds_that_a_task_lacks_are_left_out_of_the_range() -> None:
-    figures = {task: {0: 0.5, 1: 0.6} for task in GLUE} | {"rte": {1: 0.7, 2: 0.9}}
-    table = table_of(figures)
-    means = table.seed_means()
+    figures = {task: {0: 0.1, 1: 0.6, 3: 0.5} for task in GLUE} | {"rte": {1: 0.7, 2: 0.9, 3: 0.5}}
+    means = table_of(figures).seed_means()
     assert means is not None
-    assert means.lowest == means.highest == pytest.approx(fmean([0.6, 0.6, 0.6, 0.6, 0.7]))
+    assert (means.lowest, means.highest) == pytest.approx((0.5, fmean([0.6, 0.6, 0.6, 0.6, 0.7])))
+
+
+def test_one_seed_has_no_spread() -> None:
+    table = table_of({"rte": {0: 0.5}, "cola": {0: 0.3}})
+    places = [table.columns.index(name) for name in ("lowest", "highest", "spread")]
+    assert [[row[place] for place in places] for row in table.rows()] == [
+        ["30.0", "30.0", ""],
+        ["50.0", "50.0", ""],
+        ["", "", ""],
+    ]
+    assert table.seed_means() is None
+    compared = compared_table(1)
+    assert compared.to_json()["gains"]["snli"]["+ vectors"]["spread"] is None
+    spreads = [number for number, name in enumerate(compared.columns) if name.endswith("spread")]
+    assert {row[number] for row in compared.rows() for number in spreads} == {""}
 
 
 def compared_table(n_seeds: int) -> BenchmarkReport:
@@ -136,4 +150,4 @@ def test_layers_of_learned_mixes_are_compared_task_by_task() -> None:
     assert table.to_json()["layer_shares"]["snli"]["1"] == pytest.approx(0.6)
     page = table.page()
     assert "<th>layer 2</th>" in page
-    assert ">60 %</td>" in page
+    assert ">60%</td>" in page

@@ -8,6 +8,7 @@ import polyseme
 from polyseme.cli.printing import print_json, print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import FinetuneLine, print_table
+from polyseme.result_tables import counted
 from polyseme.verb_options.task_options import BenchmarkOptions
 
 
@@ -41,4 +42,4 @@ def command(suite: str, as_json: bool, **settings: Any) -> None:
     results = [result for by_strategy in report.results.values() for result in by_strategy.values()]
     seconds, kwh = sum(each.seconds for each in results), sum(each.kwh for each in results)
     if seconds:
-        print_text(f"{len(report.results)} tasks in {seconds:,.0f} s, {kwh:.3g} kWh", err=True)
+        print_text(f"{counted(len(report.results), 'task')} in {seconds:,.0f} s, {kwh:.3g} kWh", err=True)

@@ -34,4 +34,4 @@ def _heat_map(layer_shares: Mapping[str, Mapping[str, float]]) -> str:
     layers = list(dict.fromkeys(layer for shares in layer_shares.values() for layer in shares))
     rows = [(task, [shares.get(layer) for layer in layers]) for task, shares in layer_shares.items()]
     columns = ["share of each layer in the learned mix", *(f"layer {layer}" for layer in layers)]
-    return shaded_table(columns, rows, spelled=lambda share: f"{100 * share:.0f} %", low=0.0)
+    return shaded_table(columns, rows, spelled=lambda share: f"{100 * share:.0f}%", low=0.0)

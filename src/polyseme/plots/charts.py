@@ -101,7 +101,7 @@ def bars_figure(bars: Sequence[Bar], *, title: str, note: str = "", baseline: fl
     if baseline is not None:
         axes.axvline(baseline, color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.set_yticks([])
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"], fontsize=_SIZE, color=FAINT)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100%"], fontsize=_SIZE, color=FAINT)
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)

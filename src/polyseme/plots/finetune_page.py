@@ -234,7 +234,7 @@ def _errors_heading(shown: TaskPage) -> str:
 
 
 def _error(error: TaskError) -> str:
-    sure = "" if error.probability is None else f", at {_hundred(error.probability)} %"
+    sure = "" if error.probability is None else f", at {_hundred(error.probability)}%"
     place = f'<span class="faint">{escaped(error.place)}</span>'
     if error.words:
         n_wrong = sum(gold != predicted for _, gold, predicted in error.words)

@@ -138,13 +138,13 @@ class BenchmarkReport:
         return fmean(self.result(task, strategy).summary().median for task in tasks) if tasks else None
 
     def seed_means(self, strategy: str | None = None) -> Summary | None:
-        """The mean as each seed has it, over the seeds that all tasks have; None where there is none.
+        """The mean as each seed has it, over the seeds that all tasks have; None of fewer than two.
 
         Seeds of different tasks share nothing but their number; what varies from seed to seed does so in the mean.
         """
         by_seed = [self.result(task, strategy).figures[self.result(task, strategy).metric] for task in self.mean_tasks]
         shared = [seed for seed in by_seed[0] if all(seed in figures for figures in by_seed)] if by_seed else []
-        if not shared or any(self.result(task, strategy).intervals for task in self.mean_tasks):
+        if len(shared) < 2 or any(self.result(task, strategy).intervals for task in self.mean_tasks):
             return None
         return Summary.of([fmean(figures[seed] for figures in by_seed) for seed in shared])
 
@@ -162,15 +162,15 @@ class BenchmarkReport:
 
     # --- what is gained -----------------------------------------------------------------------------------------------
 
-    def gain(self, task: str, strategy: str, metric: str) -> tuple[float, float, float | None]:
-        """What a strategy gains over the first: the difference of medians, its spread over seeds, and the share of
-        the error that is gone (None: there was none).
+    def gain(self, task: str, strategy: str, metric: str) -> tuple[float, float | None, float | None]:
+        """What a strategy gains over the first: the difference of medians, its spread over seeds (None: of one seed),
+        and the share of the error that is gone (None: there was none).
         """
         first, other = self.result(task, self.definition.strategies[0].name), self.result(task, strategy)
         before, after = first.summary(metric).median, other.summary(metric).median
         seeds = [seed for seed in other.figures[metric] if seed in first.figures[metric]]
         differences = [other.figures[metric][seed] - first.figures[metric][seed] for seed in seeds]
-        spread = Summary.of(differences).spread if differences else 0.0
+        spread = Summary.of(differences).spread if len(differences) > 1 else None
         return after - before, spread, (after - before) / (1 - before) if before < 1 else None
 
     # --- the table ----------------------------------------------------------------------------------------------------
@@ -210,12 +210,13 @@ class BenchmarkReport:
             figures = _percent(summary.median, summary.lowest, summary.highest)
             return (*begin, *figures, f"{result.sizes['test']:,}", *theirs)
         if not self.compares:
-            return (*begin, *_percent(summary.median), *_range(summary), _failed(result, metric), *theirs)
+            figures = [*_percent(summary.median, summary.lowest, summary.highest), _spread(result, metric)]
+            return (*begin, *figures, _failed(result, metric), *theirs)
         ours = [
             cell
             for strategy in suite.strategies
             for each in [self.result(task.name, strategy.name)]
-            for cell in (*_percent(each.summary(metric).median, each.summary(metric).spread), _failed(each, metric))
+            for cell in (*_percent(each.summary(metric).median), _spread(each, metric), _failed(each, metric))
         ]
         gains = [
             cell for strategy in suite.strategies[1:] for cell in _gain(*self.gain(task.name, strategy.name, metric))
@@ -236,7 +237,9 @@ class BenchmarkReport:
         ranged = {strategy.name: self.seed_means(strategy.name) for strategy in suite.strategies}
         if not self.compares:
             of_seeds = ranged[suite.strategies[0].name]
-            spans = ["", "", ""] if of_seeds is None else _range(of_seeds)
+            spans = ["", "", ""]
+            if of_seeds is not None:
+                spans = _percent(of_seeds.lowest, of_seeds.highest, of_seeds.spread)
             return (*begin, *_percent(means[suite.strategies[0].name]), *spans, "", *theirs)
         ours: list[str] = []
         for strategy in suite.strategies:
@@ -326,7 +329,7 @@ class BenchmarkReport:
         if not self.compares:
             return table
         spreads = [number for number, name in enumerate(self.columns) if name.endswith("spread")]
-        several = any(row[number] not in ("", "0.0") for row in table[1:] for number in spreads)
+        several = any(row[number] for row in table[1:] for number in spreads)
         for row in table:
             for number in spreads:
                 if several and row[number]:
@@ -393,17 +396,18 @@ def _percent(*values: float) -> list[str]:
     return [f"{100 * value:.1f}" for value in values]
 
 
-def _range(summary: Summary) -> list[str]:
-    return _percent(summary.lowest, summary.highest, summary.spread)
+def _spread(result: TaskResult, metric: str) -> str:
+    """The spread over seeds; empty of one seed, which says nothing of it."""
+    return f"{100 * result.summary(metric).spread:.1f}" if len(result.figures[metric]) > 1 else ""
 
 
 def _failed(result: TaskResult, metric: str) -> str:
     return f"{result.n_failed} of {len(result.figures[metric])}"
 
 
-def _gain(increase: float, spread: float, reduction: float | None) -> list[str]:
-    return [f"{100 * increase:+.1f}", f"{100 * spread:.1f}", _share(reduction)]
+def _gain(increase: float, spread: float | None, reduction: float | None) -> list[str]:
+    return [f"{100 * increase:+.1f}", "" if spread is None else f"{100 * spread:.1f}", _share(reduction)]
 
 
 def _share(reduction: float | None) -> str:
-    return "" if reduction is None else f"{100 * reduction:.0f} %"
+    return "" if reduction is None else f"{100 * reduction:.0f}%"

@@ -117,7 +117,8 @@ def _tasks(suite: Suite, names: Sequence[str], data: AnyPath) -> tuple[tuple[Sui
     there = tuple(task for task in suite.tasks if _is_there(task, data))
     if not there:
         raise InputError(f"{data} holds no data of {suite.noun} ({', '.join(suite.names)}).")
-    return there, tuple(f"No data of {task.name}: left out." for task in suite.tasks if task not in there)
+    missing = [task.name for task in suite.tasks if task not in there]
+    return there, (f"No data, so left out: {', '.join(missing)}.",) if missing else ()
 
 
 def _is_there(task: SuiteTask, data: AnyPath) -> bool:
