@@ -2,12 +2,13 @@
 
     python experiments/ulmfit.py corpus -o runs/ulmfit                                   # once, on the CPU
     python experiments/ulmfit.py general forwards -o runs/ulmfit --budget 9min           # and: general backwards
-    python experiments/ulmfit.py rest -o runs/ulmfit --jobs 12                           # everything else, in parallel
+    python experiments/ulmfit.py rest -o runs/ulmfit --jobs 12 [--tasks imdb]            # everything else, in parallel
     python experiments/ulmfit.py table
 
 POLYSEME_DATA names the folder of the data. The general language model reads its `corpus/` without news-01; the target
 language models read the training texts of a task without their labels (never those of test). `rest` starts a process
-for each target language model, and then one for each row, task and seed, which `target` and `row` run one at a time:
+for each target language model that a row left needs, and then one for each row, task and seed that is left, which
+`target` and `row` run one at a time:
 
     python experiments/ulmfit.py target imdb forwards -o runs/ulmfit --budget 10epochs
     python experiments/ulmfit.py row no-unfreezing imdb 0 -o runs/ulmfit
@@ -190,17 +191,29 @@ class Runs:
     # --- all of it ----------------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
-        """Every target language model, then every row, so many processes at once."""
+        """Every target language model that is needed, then every row that is left, so many processes at once."""
         options = self.options
-        targets = [["target", task, way] for task in TASKS for way in (*WAYS, "only")]
-        rows = [["row", row, task, str(seed)] for row in ROWS for task in TASKS for seed in range(options.seeds)]
-        ensembles = [["row", "ensemble", task, str(seed)] for task in TASKS for seed in range(options.seeds)]
-        for jobs in (targets, rows, ensembles):
+        rows = self._left(list(ROWS))
+        starts = sorted({(task, ROWS[row][0]) for _, row, task, _ in rows})
+        targets = [
+            ("target", task, start.removeprefix("target-")) for task, start in starts if start.startswith("target-")
+        ]
+        for jobs in (targets, rows, self._left(["ensemble"])):
             with ThreadPoolExecutor(options.jobs) as pool:
                 codes = list(pool.map(self._start, jobs))
             failed = [" ".join(job) for job, code in zip(jobs, codes, strict=True) if code]
             if failed:
                 raise SystemExit(f"These failed; the same command runs them again: {'; '.join(failed)}")
+
+    def _left(self, rows: Sequence[str]) -> list[tuple[str, str, str, str]]:
+        """The rows that have no result yet, with task and seed."""
+        return [
+            ("row", row, task, str(seed))
+            for row in rows
+            for task in self.options.tasks
+            for seed in range(self.options.seeds)
+            if not (self.options.results / f"{task}.{row}.{seed}.json").exists()
+        ]
 
     def _start(self, job: Sequence[str]) -> int:
         options = self.options
@@ -257,6 +270,7 @@ def main() -> None:
     parser.add_argument("--target-budget", default="10epochs", help="of each target language model of `rest`")
     parser.add_argument("--recipe", default="awd-lstm")
     parser.add_argument("--rows", type=int, default=192, help="of a step of a general language model")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="of `rest`")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--device", default="auto")
