@@ -1,13 +1,14 @@
 """The four ways of `examples/contextualreps.ipynb` at full size; and the notebook itself, run without Jupyter.
 
-    python experiments/contextualreps.py run --elmo runs/elmo-small/model [--bert minilm] [--encoder english-encoder]
+    python experiments/contextualreps.py run --elmo runs/elmo-small/model --bert minilm --encoder english-encoder
         [--seeds 5]
+    python experiments/contextualreps.py run --bert minilm --seeds 1 --max-items 60 --output try.json    # a quick trial
     python experiments/contextualreps.py notebook
 
-`run` fits both encoders, with `--encoder` a third, to SST in three classes, frozen under a BiLSTM and fine-tuned, on
-all sentences, and writes `experiments/results/contextualreps.json` (`--output`), which the notebook shows. Finished
-rows are kept (`--work`), so that the same command goes on where it was stopped. `notebook` runs every cell in order and
-stores its output; it trains on a small sample.
+`run` fits the encoders that are named to SST in three classes, frozen under a BiLSTM and fine-tuned, on all sentences,
+and writes `experiments/results/contextualreps.json` (`--output`), which the notebook shows. Rows of other encoders
+stay in that file, and finished rows are kept (`--work`), so that the same command goes on where it was stopped.
+`notebook` runs every cell in order and stores its output; it trains on a small sample.
 POLYSEME_DATA names the folder of the data. An ELMo to take is `polyseme pretrain … --recipe elmo-small`; its row in
 `experiments/pretraining_rows.py` names the text and the budget.
 """
@@ -18,17 +19,21 @@ import argparse
 import ast
 import base64
 import contextlib
+import dataclasses
 import io
 import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tables import data_folder, machine
 
 import polyseme
+from polyseme.datasets.named_benchmarks import read_benchmark
+from polyseme.tasks.items import TaskData
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.task_folder import REPORT
 
@@ -42,18 +47,21 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 
 
 def run(options: argparse.Namespace) -> None:
-    """All four, one row each."""
+    """Both strategies of every encoder that is named, one row each, beside the rows that are there."""
     rows = []
     models = {"ELMo": options.elmo, "BERT": options.bert, "English encoder": options.encoder}
-    for label, model in ((label, model) for label, model in models.items() if model is not None):
+    named = {label: model for label, model in models.items() if model is not None}
+    if not named:
+        raise SystemExit("No encoder is named: --elmo FOLDER, --bert minilm or --encoder english-encoder.")
+    data = sample(options.max_items)
+    for label, model in named.items():
         for strategy, settings in STRATEGIES.items():
-            folder = options.work / f"{label}.{strategy.replace(', ', '-')}"
+            trial = "" if options.max_items is None else f".{options.max_items}"
+            folder = options.work / f"{label}.{strategy.replace(', ', '-')}{trial}"
             if (folder / REPORT).is_file():
                 report = FinetuneReport.from_json(json.loads((folder / REPORT).read_text(encoding="utf-8")))
             else:
-                report = polyseme.finetune(
-                    "sst3", data=data_folder(), model=model, seeds=options.seeds, output=folder, **settings
-                )
+                report = polyseme.finetune(data, model=model, seeds=options.seeds, output=folder, **settings)
             figures = {split: vars(report.split(split)["accuracy"]) for split in ("dev", "test")}
             mix = None if report.best.mix is None else report.best.mix["shares"]
             row = {
@@ -61,12 +69,36 @@ def run(options: argparse.Namespace) -> None:
                 "strategy": strategy,
                 "seeds": len(report.seeds),
                 "mix": mix,
+                "machine": machine("torch"),
             }
             rows.append({**row, **figures, "seconds": report.ledger.seconds, "device": report.ledger.device})
             print(json.dumps(rows[-1]))
+    task = "sst3, all sentences" if options.max_items is None else f"sst3, {options.max_items} of each split"
+    rows = merged(options.output, task, rows)
+    content = {"task": task, "machine": "; ".join(dict.fromkeys(row["machine"] for row in rows)), "rows": rows}
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    content = {"task": "sst3, all sentences", "machine": machine(), "rows": rows}
     options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def sample(count: int | None) -> TaskData:
+    """The task; of each split so many items at most, evenly spaced."""
+    data = read_benchmark("sst3", data_folder())
+    if count is None:
+        return data
+    splits = {name: items[:: -(-len(items) // count)] for name, items in data.splits.items()}
+    return dataclasses.replace(data, splits=splits, sampled=tuple(splits))
+
+
+def merged(output: Path, task: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, and those of the file that are of other models."""
+    if not output.is_file():
+        return list(rows)
+    content = json.loads(output.read_text(encoding="utf-8"))
+    if content["task"] != task:
+        raise SystemExit(f"{output} has figures of other data, {content['task']}. Name another file (--output).")
+    models = {row["model"] for row in rows}
+    stored = [{"machine": content["machine"], **row} for row in content["rows"] if row["model"] not in models]
+    return [*stored, *rows]
 
 
 def run_notebook(path: Path) -> None:
@@ -119,10 +151,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measure = commands.add_parser("run")
-    measure.add_argument("--elmo", required=True, help="a model folder")
-    measure.add_argument("--bert", default="minilm")
-    measure.add_argument("--encoder", help="a third model: english-encoder")
+    measure.add_argument("--elmo", help="a model folder")
+    measure.add_argument("--bert", help="a packaged model or a folder: minilm")
+    measure.add_argument("--encoder", help="likewise: english-encoder")
     measure.add_argument("--seeds", type=int, default=5)
+    measure.add_argument("--max-items", type=int, help="of each split, evenly spaced, to try the script out")
     measure.add_argument("--work", type=Path, default=Path("runs/contextualreps"), help="where fitted models are kept")
     measure.add_argument("--output", type=Path, default=RESULTS)
     commands.add_parser("notebook")

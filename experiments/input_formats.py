@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, with_stored_runs
+from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, print_ended, with_stored_runs
 from tables import data_folder, fill_page, table
 
 import polyseme
@@ -105,6 +105,7 @@ def run(options: argparse.Namespace) -> Sweep:
         jobs=options.jobs,
         stop_after=options.stop_after,
         output=options.output,
+        on_report=print_ended,
     )
     runs = [with_packed_loss(each) if OWN in each.figures else each for each in sweep.runs]
     sweep = dataclasses.replace(sweep, runs=tuple(dataclasses.replace(each, folder=each.name) for each in runs))

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, with_stored_runs
+from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, print_ended, with_stored_runs
 from tables import data_folder, fill_page, machine, table
 
 import polyseme
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> None:
         jobs=options.jobs,
         stop_after=options.stop_after,
         output=options.work / "sweep.html",
-        on_report=lambda each: print(each, flush=True),
+        on_report=print_ended,
     )
     parts = {each.name: held_out(Path(each.folder) / "run") for each in sweep.runs if each.state == "finished"}
     if options.results.is_file():

@@ -18,6 +18,7 @@ from polyseme.corpus.corpus import Corpus
 from polyseme.errors import ModelError
 from polyseme.metrics.evaluation_report import Report
 from polyseme.scoring.choose_scorer import can_score
+from polyseme.sweeps.run_queue import SweepProgress
 from polyseme.sweeps.sweep_report import Sweep
 from polyseme.training.effects import read_log
 from polyseme.training.energy_ledger import Ledger
@@ -63,6 +64,12 @@ def with_stored_runs(sweep: Sweep, stored: Sweep, rows: Sequence[str]) -> Sweep:
     runs |= {run.name: run for run in stored.runs if run.name not in runs or runs[run.name].state != "finished"}
     ordered = sorted(runs.values(), key=lambda run: (rows.index(run.settings["row"]), run.seed))
     return dataclasses.replace(sweep, runs=tuple(ordered))
+
+
+def print_ended(progress: SweepProgress) -> None:
+    """A line for each run of a sweep that has ended."""
+    if progress.ended:
+        print(f"{progress.n_done} of {progress.n_runs}. {progress.ended}", flush=True)
 
 
 def corpus_files(leave_out: Sequence[str] = ()) -> list[str]:
