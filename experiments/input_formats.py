@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> Sweep:
         output=options.output,
         on_report=print_ended,
     )
-    runs = [with_packed_loss(each) if OWN in each.figures else each for each in sweep.runs]
+    runs = [with_packed_loss(each) for each in sweep.runs]
     sweep = dataclasses.replace(sweep, runs=tuple(dataclasses.replace(each, folder=each.name) for each in runs))
     options.results.mkdir(parents=True, exist_ok=True)
     file = options.results / "sweep.json"
@@ -118,9 +118,11 @@ def run(options: argparse.Namespace) -> Sweep:
 
 
 def with_packed_loss(result: RunResult) -> RunResult:
-    """The result with the loss over packed rows, which is measured once."""
+    """The result with the loss over packed rows, which is measured once; as it is if there is no model yet."""
     folder = Path(result.folder)
     kept = folder / "packed_loss.json"
+    if not (folder / "run" / "model").is_dir():
+        return result
     if not kept.is_file():
         kept.write_text(json.dumps(packed_loss(folder / "run")))
     loss = Figure(value=json.loads(kept.read_text()), unit="nats")
