@@ -121,6 +121,7 @@ def test_a_run_is_decided_written_and_not_repeated(claim: tuple[Claim, list[str]
     assert "<b>Shown</b>, at the small size" in page
     assert "What this size cannot show: Large numbers." in page
     assert "ten − five" in page
+    assert "Of shares, 0.01 is a point." in page
     kept = ClaimResult.read(output.with_suffix(".json"))
     assert kept.fingerprint == fingerprint(ours.rule_text)
     assert kept.sweep.summary(SCORE, row="ten").mean == pytest.approx(0.101)

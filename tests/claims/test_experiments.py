@@ -13,6 +13,7 @@ from polyseme.claims.claim import Claim
 from polyseme.claims.claim_table import CLAIMS
 from polyseme.claims.lab import Lab
 from polyseme.claims.standard_model import pretrain_rows, row_length
+from polyseme.errors import InputError
 from polyseme.sweeps.grid import ROW, grid_points
 from polyseme.sweeps.sweep_report import RunResult
 from polyseme.verbs import sweep as sweep_module
@@ -58,6 +59,23 @@ def test_the_runs_of_a_claim_are_accepted(
     assert claim.run is not None
     with pytest.raises(Accepted):
         claim.run(lab)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("attention-beats-bottleneck", "test_2016_flickr.en"),
+        ("cache-helps", "wiki.train"),
+        ("dependencies-between-targets", "news-01."),
+        ("scaled-attention", "wiki-00."),
+    ],
+)
+def test_a_file_that_is_not_there_is_named_before_anything_is_trained(name: str, file: str, tmp_path: Path) -> None:
+    lab = Lab(claim=name, folder=tmp_path, data=tmp_path, n_seeds=1, small=True, device="cpu")
+    run = CLAIMS[name].run
+    assert run is not None
+    with pytest.raises(InputError, match=f"begins with '{file}' in"):
+        run(lab)
 
 
 def test_rows_of_the_standard_model_are_those_that_are_named() -> None:

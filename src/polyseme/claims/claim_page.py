@@ -77,9 +77,12 @@ def _conditions(claim: Claim, result: ClaimResult) -> list[str]:
     ]
     drawn = interval_charts(intervals)
     legend = f"Measured, with {SURE:g} standard errors to both sides; the dashed line is the bound."
+    shares = {name for run in result.sweep.runs for name, figure in run.figures.items() if figure.unit == "share"}
+    of_shares = any(name in each["condition"] for each in result.outcomes for name in shares)
     return [
         "<h2>What decided</h2>",
         f'<div class="conditions">{figures_table(COLUMNS, condition_rows(result))}</div>',
+        *(['<p class="faint">Of shares, 0.01 is a point.</p>'] if of_shares else []),
         *(drawn and [f'<p class="faint">{legend}</p>']),
         *drawn,
     ]

@@ -12,7 +12,8 @@ from polyseme.files.atomic import AnyPath
 VARIABLE = "POLYSEME_DATA"
 """The environment variable that names the folder of the data."""
 DATA: Mapping[str, str] = {
-    "corpus": "any clean English text, as .txt.xz files with a paragraph per line and a blank line between documents",
+    "corpus": "clean English text, as .txt.xz files with a paragraph per line and a blank line between documents "
+    "(small sizes read wiki-00.txt.xz)",
     "tasks/blimp": "BLiMP (Warstadt et al. 2020), github.com/alexwarstadt/blimp",
     "tasks/cola": "GLUE (Wang et al. 2019), gluebenchmark.com/tasks",
     "tasks/sst2": "GLUE (Wang et al. 2019), gluebenchmark.com/tasks",

@@ -27,12 +27,13 @@ N_TEXTS, LENGTHS = 200, range(12, 40)
 
 def run(lab: Lab) -> list[RunResult]:
     """Two neighboring pieces come last in the order: the second is predicted without the first, and after it."""
+    [news] = lab.texts("news-01")
     runs = pretrain_rows(lab, ["permuted"])
 
     def figures(row: str, seed: int) -> Figures:
         model = load(lab.model(of_row(runs, "permuted", seed)), device=lab.device)
         rng = random.Random(seed)
-        texts = _texts(lab, model)
+        texts = _texts(news, model)
         places = [rng.randrange(2, len(each.ids) - 1) for each in texts]
         scores = [_second(model, each, place, after=row == SEEN) for each, place in zip(texts, places, strict=True)]
         return {NATS: mean_surprisal(np.array(scores))}
@@ -40,9 +41,8 @@ def run(lab: Lab) -> list[RunResult]:
     return [*runs, *lab.measure_rows((HIDDEN, SEEN), figures)]
 
 
-def _texts(lab: Lab, model: Model) -> list[Pieces]:
+def _texts(file: str, model: Model) -> list[Pieces]:
     """Lines of news that no model has read, of a length that is scored quickly."""
-    [file] = (lab.data / "corpus").glob("news-01*")
     tokenizer = model.scorer(ScoringOptions(), None).tokenizer
     texts: list[Pieces] = []
     with read_lines(file) as lines:

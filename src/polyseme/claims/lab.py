@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from polyseme import __version__
+from polyseme.claims.data_sources import DATA
 from polyseme.errors import InputError, PolysemeError
 from polyseme.json_reading import load_json
 from polyseme.parts.device import find_device
@@ -64,11 +65,20 @@ class Lab:
 
     def texts(self, *names: str) -> list[str]:
         """Files of raw text by name; without names, all texts but news-01, which has no open license."""
+        if names:
+            return [str(self.file("corpus", f"{name}.")) for name in names]
         every = sorted((self.data / "corpus").glob("*.xz"))
-        chosen = [
-            each for each in every if (each.name.partition(".")[0] in names if names else "news-01" not in each.name)
-        ]
-        return [str(each) for each in chosen]
+        return [str(each) for each in every if "news-01" not in each.name]
+
+    def file(self, folder: str, beginning: str) -> Path:
+        """The file of a folder of the data whose name begins so."""
+        matches = sorted((self.data / folder).glob(f"{beginning}*"))
+        if len(matches) != 1:
+            raise InputError(
+                f"The claim {self.claim!r} needs one file whose name begins with {beginning!r} in "
+                f"{self.data / folder}, and there are {len(matches)}. That folder is {DATA[folder]}."
+            )
+        return matches[0]
 
     def budget(self, amount: float, unit: str) -> str:
         """An amount of work, scaled by the budget of the claim."""

@@ -84,9 +84,9 @@ def _written(lab: Lab, name: str, lines: Sequence[str]) -> str:
 
 def run_captions(lab: Lab) -> list[RunResult]:
     """On the English side of Multi30k."""
-    folder = lab.data / "tasks" / "multi30k"
     english, german = (
-        [" ".join(line.split()) for line in _read(folder / f"train.{side}.xz").splitlines()] for side in ("en", "de")
+        [" ".join(line.split()) for line in _read(lab.file("tasks/multi30k", f"train.{side}")).splitlines()]
+        for side in ("en", "de")
     )
     pairs = {TRANSLATION: list(zip(english, german, strict=True)), COPY: [(each, each) for each in english]}
     return encoders(lab, "multi30k", english, pairs)
@@ -97,7 +97,7 @@ def run_documents(lab: Lab) -> list[RunResult]:
     documents: list[list[str]] = []
     for name in ("wiki-00", "books-00"):
         n_words = WORDS // 2
-        for document in _read(lab.data / "corpus" / f"{name}.txt.xz").split("\n\n"):
+        for document in _read(lab.file("corpus", f"{name}.")).split("\n\n"):
             sentences = [" ".join(document[start:end].split()) for start, end in split_sentences(document)]
             documents.append([each for each in sentences if each])
             n_words -= len(document.split())

@@ -36,24 +36,24 @@ SMALL_ROWS: Mapping[str, Mapping[str, Any]] = {
 
 def translators(lab: Lab, rows: Sequence[str]) -> list[RunResult]:
     """Rows of every seed with their BLEU on the test set of 2016."""
-    folder = lab.data / DATA[0]
+    test = _lines(lab, "en"), _lines(lab, "de")
     runs = lab.sweep(
         "multi30k",
         "pretrain",
         None,
-        source=str(folder / "train.en.xz"),
-        target=str(folder / "train.de.xz"),
-        held_source=str(folder / "val.en.xz"),
-        held_target=str(folder / "val.de.xz"),
+        source=str(lab.file(DATA[0], "train.en")),
+        target=str(lab.file(DATA[0], "train.de")),
+        held_source=str(lab.file(DATA[0], "val.en")),
+        held_target=str(lab.file(DATA[0], "val.de")),
         rows={row: dict((SMALL_ROWS if lab.small else ROWS)[row]) for row in rows},
         budget=lab.budget(6e12 if lab.small else 8e14, "flops"),
     )
-    return [_score_translator(lab, of_row(runs, row, seed), row, seed) for row in rows for seed in lab.seeds]
+    return [_score_translator(lab, of_row(runs, row, seed), test, row, seed) for row in rows for seed in lab.seeds]
 
 
-def _score_translator(lab: Lab, run: RunResult, row: str, seed: int) -> RunResult:
+def _score_translator(lab: Lab, run: RunResult, test: tuple[list[str], list[str]], row: str, seed: int) -> RunResult:
     def figures() -> Figures:
-        sources, references = (_lines(lab, side) for side in ("en", "de"))
+        sources, references = test
         model = load(lab.model(run), device=lab.device)
         texts = model.generate(sources, beam=1 if lab.small else 4, max_new=100)
         pairs = list(zip([" ".join(str(text).split()) for text in texts], references, strict=True))
@@ -65,8 +65,7 @@ def _score_translator(lab: Lab, run: RunResult, row: str, seed: int) -> RunResul
 
 
 def _lines(lab: Lab, side: str) -> list[str]:
-    [file] = sorted((lab.data / DATA[0]).glob(f"test_2016_flickr.{side}*"))
-    with read_lines(file) as lines:
+    with read_lines(lab.file(DATA[0], f"test_2016_flickr.{side}")) as lines:
         return [line.text for line in lines]
 
 

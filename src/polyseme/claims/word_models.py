@@ -112,7 +112,7 @@ def reading(lab: Lab, model: Model, split: str) -> Reading:
 
 def stream(lab: Lab, split: str) -> WordStream:
     """The words of a split, as far as the size reads them."""
-    [whole] = read_wikitext([_file(lab, split)])
+    [whole] = read_wikitext([lab.file(DATA[0], f"wiki.{split}")])
     if not lab.small:
         return whole
     return WordStream(whole.name, _first(whole.lines, SMALL_READ))
@@ -124,14 +124,10 @@ def _first(lines: Sequence[str], n_words: int) -> list[str]:
     return list(lines[: int(np.searchsorted(counts, n_words)) + 1])
 
 
-def _file(lab: Lab, split: str) -> Path:
-    return next(each for each in sorted((lab.data / DATA[0]).iterdir()) if each.name.startswith(f"wiki.{split}"))
-
-
 def _corpus(lab: Lab) -> Path:
     """The training file by lines, built once; every row has its tokenizer."""
     text, output = lab.folder / "wikitext.txt", lab.folder / "wikitext.corpus"
-    [whole] = read_wikitext([_file(lab, "train")])
+    [whole] = read_wikitext([lab.file(DATA[0], "wiki.train")])
     lines = _first(whole.lines, SMALL_WORDS) if lab.small else whole.lines
     text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     build_corpus(
