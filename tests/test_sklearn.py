@@ -61,10 +61,10 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         seen.append(str(model))
         return polyseme.load(model, **settings)
 
-    polyseme.sklearn.inputs._loaded.cache_clear()
+    polyseme.sklearn.inputs._load_once.cache_clear()
     monkeypatch.setattr(polyseme.sklearn.inputs, "load", load)
     yield seen
-    polyseme.sklearn.inputs._loaded.cache_clear()
+    polyseme.sklearn.inputs._load_once.cache_clear()
 
 
 # --- what the features are --------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_a_pickle_holds_no_weights_and_loads_its_model_when_it_is_used(folder: s
     expected = vectorizer.fit_transform(TEXTS)
     written = pickle.dumps(vectorizer)
     assert len(written) < 1000 + len(folder)
-    polyseme.sklearn.inputs._loaded.cache_clear()
+    polyseme.sklearn.inputs._load_once.cache_clear()
     read = pickle.loads(written)
     assert len(loads) == 1
     np.testing.assert_array_equal(read.transform(TEXTS), expected)

@@ -108,7 +108,7 @@ class EmbedBatches:
         return self.embedder(documents)
 
     def _columns(self, embedded: list[Embedded]) -> dict[str, pa.Array]:
-        vectors = _nested([document.vectors for document in embedded], self.width)
+        vectors = _to_lists([document.vectors for document in embedded], self.width)
         if self.options.per == "text":
             return {"vector": vectors}
         ends = np.cumsum([0, *(len(document.words) for document in embedded)], dtype=np.int32)
@@ -118,7 +118,7 @@ class EmbedBatches:
         return {name: pa.ListArray.from_arrays(ends, values) for name, values in columns}
 
 
-def _nested(vectors: list[Any], shape: tuple[int, ...]) -> pa.Array:
+def _to_lists(vectors: list[Any], shape: tuple[int, ...]) -> pa.Array:
     """[N, …, D] as N fixed-size lists."""
     nested = pa.array(np.concatenate([np.zeros((0, *shape), np.float32), *vectors]).reshape(-1))
     for width in reversed(shape):

@@ -94,7 +94,7 @@ def model_card(bundle: Bundle | None, content: CardContent) -> str:
         fields["base_model"] = content.base_model
     if content.figures:
         fields["model-index"] = [{"name": content.title, "results": [_results(use.task, content)]}]
-    described = " ".join(each for each in (_described(bundle), content.origin) if each)
+    described = " ".join(each for each in (_describe(bundle), content.origin) if each)
     parts = [
         front_matter(fields).rstrip(),
         f"# {content.title}",
@@ -161,7 +161,7 @@ def listed_files(names: Iterable[str], most: int = 10) -> str:
     return ", ".join(f"`{name}`" for name in short[:most]) + more
 
 
-def _described(bundle: Bundle | None) -> str:
+def _describe(bundle: Bundle | None) -> str:
     if bundle is None:
         return ""
     config = bundle.config

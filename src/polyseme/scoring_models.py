@@ -71,13 +71,16 @@ class ScoringModel(Model):
     def _save(self, path: AnyPath, force: bool) -> None: ...
 
     @abstractmethod
-    def _described(self) -> str:
+    def _describe(self) -> str:
         """In a sentence, for the model card."""
+
+    def __repr__(self) -> str:
+        return f"Model({self._describe()}, {self.path or 'from no folder'})"
 
     def card(self, path: AnyPath) -> str:
         """The model card of its folder."""
         title = Path(path).resolve().name
-        return model_card(None, CardContent(title=title, use=OF_OUTPUTS["causal"], origin=self._described()))
+        return model_card(None, CardContent(title=title, use=OF_OUTPUTS["causal"], origin=self._describe()))
 
 
 class NGram(ScoringModel):
@@ -89,10 +92,7 @@ class NGram(ScoringModel):
         super().__init__(path)
         self.model = model
 
-    def __repr__(self) -> str:
-        return f"Model({self._described()}, {self.path or 'from no folder'})"
-
-    def _described(self) -> str:
+    def _describe(self) -> str:
         tables = self.model.tables
         return (
             f"An n-gram model of order {tables.order:,} ({self.model.settings.get('smoothing', 'unknown smoothing')}): "
@@ -121,7 +121,7 @@ class NGram(ScoringModel):
 
     @cached_property
     def _language_model(self) -> LanguageModel:
-        return _continuing(self.tokenizer, NGramSteps(self.model), self.model.lead, torch.device("cpu"))
+        return _continuing_language_model(self.tokenizer, NGramSteps(self.model), self.model.lead, torch.device("cpu"))
 
     def _save(self, path: AnyPath, force: bool) -> None:
         save_ngrams(self.model, path, force=force, card=self.card(path))
@@ -142,10 +142,7 @@ class Mixture(ScoringModel):
         self.parts = list(parts)
         self.weights = [float(weight) for weight in weights]
 
-    def __repr__(self) -> str:
-        return f"Model({self._described()}, {self.path or 'from no folder'})"
-
-    def _described(self) -> str:
+    def _describe(self) -> str:
         weighted = [f"{weight:.3f} × {_name(part)}" for part, weight in zip(self.parts, self.weights, strict=True)]
         return f"A linear mixture of {len(self.parts)} models: {' + '.join(weighted)}."
 
@@ -176,7 +173,9 @@ class Mixture(ScoringModel):
         steps = MixtureSteps([each.next_piece for each in models], self.weights, tokenizer.n_pieces)
         lead = tokenizer.specials.get("start", tokenizer.specials.get("end"))
         rooms = [each.room for each in models if each.room is not None]
-        return _continuing(tokenizer, steps, lead, models[0].device, room=min(rooms) - 1 if rooms else None)
+        return _continuing_language_model(
+            tokenizer, steps, lead, models[0].device, room=min(rooms) - 1 if rooms else None
+        )
 
     def _save(self, path: AnyPath, force: bool) -> None:
         names = [f"part-{number}" for number in range(1, len(self.parts) + 1)]
@@ -226,7 +225,7 @@ def _card(model: ScoringModel, family: str, settings: Mapping[str, Any], n_numbe
     )
 
 
-def _continuing(
+def _continuing_language_model(
     tokenizer: Tokenizer, steps: NextPiece, lead: int | None, device: torch.device, room: int | None = None
 ) -> LanguageModel:
     """A model that continues prompts, each behind the piece that texts begin with."""

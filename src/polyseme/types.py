@@ -77,9 +77,9 @@ class Document:
     """Of given words whose text is known, that text: results point into it (a treebank's `# text`)."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({cell(self.text)!r}, {', '.join(self._described())})"
+        return f"{type(self).__name__}({cell(self.text)!r}, {', '.join(self._details())})"
 
-    def _described(self) -> list[str]:
+    def _details(self) -> list[str]:
         """What is shown of it besides its text."""
         fields = [f"fields {', '.join(self.fields)}"] if self.fields else []
         return [f"id {self.id!r}", counted(len(self.words), "word"), *fields]
@@ -101,8 +101,8 @@ class Embedded(Document):
     vectors: NDArray[Any]
     """[n_words, D], or [n_words, layers, D] for all layers; [1, …] for one vector per text, without words."""
 
-    def _described(self) -> list[str]:
-        return [*super()._described(), f"vectors {'×'.join(map(str, self.vectors.shape))} {self.vectors.dtype}"]
+    def _details(self) -> list[str]:
+        return [*super()._details(), f"vectors {'×'.join(map(str, self.vectors.shape))} {self.vectors.dtype}"]
 
     def _repr_html_(self) -> str | None:
         """For notebooks: the words, colored by their similarity to one of them; `polyseme.view` chooses it."""

@@ -86,7 +86,7 @@ class WordEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self._check(layer, trainable, n_mixes, dropout, layer_norm)
-        bundle = _copied(model.bundle) if isinstance(model, Model) else load(model, device="cpu").bundle
+        bundle = _copy_bundle(model.bundle) if isinstance(model, Model) else load(model, device="cpu").bundle
         self.tokenizer = bundle.text_tokenizer
         self.config = bundle.config
         self.choice = parse_layers(layer, bundle.config)
@@ -139,7 +139,7 @@ class WordEncoder(nn.Module):
 
     def to_model(self) -> Model:
         """A copy of the model with the current weights, to save it or to embed files with it."""
-        return Model(_copied(self.bundle).requires_grad_(True).eval())
+        return Model(_copy_bundle(self.bundle).requires_grad_(True).eval())
 
     def penalty(self) -> Tensor:
         """‖w‖² of all mixes: add it to the loss, times λ, to keep the weights of the layers similar."""
@@ -171,7 +171,7 @@ class WordEncoder(nn.Module):
         longest = max((len(pieces.words) for pieces in encoded), default=0)
         mask = torch.arange(longest, device=counts.device)[None] < counts[:, None]  # [R, W]
         if rows is None:
-            return WordVectors(self._nothing(len(encoded), longest), mask)
+            return WordVectors(self._empty_vectors(len(encoded), longest), mask)
         words = self._words(rows)  # [words of all texts, …], or [K, words, …]
         if self._several:
             return WordVectors(torch.stack([laid_out(one, mask) for one in words]), mask)
@@ -200,7 +200,7 @@ class WordEncoder(nn.Module):
         with nullcontext() if self.trainable is not False else torch.no_grad():
             return [mix(list(layers.values()), real).flatten(0, 1)[places] for mix in self.mixes]
 
-    def _nothing(self, n_texts: int, longest: int) -> Tensor:
+    def _empty_vectors(self, n_texts: int, longest: int) -> Tensor:
         """The vectors of texts without words."""
         like = next(self.bundle.encoder.parameters())
         mixes = [len(self.mixes)] * self._several
@@ -274,7 +274,7 @@ def _leaves(tensors: Sequence[Tensor]) -> set[int]:
     return leaves
 
 
-def _copied(bundle: Bundle) -> Bundle:
+def _copy_bundle(bundle: Bundle) -> Bundle:
     """A copy of a bundle; the tokenizer, which never changes, is shared."""
     copied: Bundle = copy.deepcopy(bundle, {id(bundle.tokenizer): bundle.tokenizer})
     return copied

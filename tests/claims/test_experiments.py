@@ -37,7 +37,7 @@ def check_sweep(verb: str, argument: Any, **options: Any) -> None:
     swept, own, base = sweep_module._read(verb, argument, options)
     points = grid_points(own.over, own.rows)
     for each in own.then:
-        sweep_module._following(each)
+        sweep_module._check_following(each)
     places = sweep_module._places(swept, base, points)
     for point in points:
         sweep_module._of_point(swept, point, base, places)

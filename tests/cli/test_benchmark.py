@@ -17,7 +17,7 @@ from polyseme.datasets.named_benchmarks import BENCHMARKS
 from polyseme.datasets.suites import SUITES
 from polyseme.tasks.items import Item
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.verbs.benchmark import _spaced
+from polyseme.verbs.benchmark import _space_evenly
 
 LABELS = ["entailment", "not_entailment"] * 4
 
@@ -139,9 +139,9 @@ def test_elmo_s_tasks_with_and_without_the_vectors(tiny: Path, tmp_path: Path, r
 
 def test_samples_are_spaced_by_text() -> None:
     items = [Item(text=f"passage {number // 5}", second=str(number)) for number in range(100)]
-    sample = _spaced(items, 10)
+    sample = _space_evenly(items, 10)
     assert [item.text for item in sample] == ["passage 0"] * 5 + ["passage 10"] * 5
-    assert len(_spaced(items, 7)) == 7
+    assert len(_space_evenly(items, 7)) == 7
 
 
 def test_babylm_is_a_suite_that_fits_nothing(tmp_path: Path, tiny: Path, run: Run) -> None:

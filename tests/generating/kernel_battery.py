@@ -100,7 +100,9 @@ def scores_and_choices(kind: str, n_rows: int, dtype: torch.dtype, device: str, 
     for bundle in (exact, random_bundle(kind).to(device, dtype), random_bundle(kind).to(device, dtype)):
         memories.append(start(bundle, ROWS[:n_rows], device))
         steps.append(cast(FastSteps, writer_of(bundle).steps))
-    fused = KernelSteps(steps[2].encoder, steps[2].output, steps[2]._biases, kernels, steps[2]._plain, early=early)
+    fused = KernelSteps(
+        steps[2].encoder, steps[2].output, steps[2]._biases, kernels, steps[2]._plain_scores, early=early
+    )
     off, plain_off, n_wrong = 0.0, 0.0, 0
     generator = torch.Generator().manual_seed(1)
     for _ in range(3 if device != "cpu" else 1):

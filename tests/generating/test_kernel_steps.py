@@ -111,7 +111,9 @@ def plain_kernels(kind: str = "norms before") -> PlainKernels:
     report_fallback.cache_clear()
     steps = writer_of(random_bundle(kind).float()).steps
     assert steps is not None
-    kernels = PlainKernels(steps.encoder, steps.output, steps._biases, ModuleType("kernels"), steps._plain, early=True)
+    kernels = PlainKernels(
+        steps.encoder, steps.output, steps._biases, ModuleType("kernels"), steps._plain_scores, early=True
+    )
     kernels.steps = steps
     return kernels
 

@@ -46,7 +46,7 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
             print_table([row for each in result.texts for row in _rows(each, by)], header=header)
             print_text()
         totals = result.totals.to_json()
-        print_table([(name.replace("_", " "), _spelled(value)) for name, value in totals.items()])
+        print_table([(name.replace("_", " "), _format_score(value)) for name, value in totals.items()])
     for note in result.notes:
         print_text(f"note: {note}", err=True)
     print_cost(f"scored {result.method}; {result.cost.line()}", output)
@@ -73,7 +73,7 @@ def _visible(text: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-def _spelled(value: float | int | None) -> str:
+def _format_score(value: float | int | None) -> str:
     if value is None:
         return "none"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"

@@ -84,7 +84,7 @@ def exit_code(command: Callable[[], Any]) -> int:
         if stop.number in _STOPS:
             if sys.stderr.isatty():
                 print_text(err=True)  # away from the terminal's own ^C
-            _say(" ".join([f"polyseme: {_STOPS[stop.number]}; {_left()}", *_notes_on(stop)]))
+            _say(" ".join([f"polyseme: {_STOPS[stop.number]}; {_describe_leftovers()}", *_notes_on(stop)]))
         return stop.exit_code
     except OSError as error:
         name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
@@ -109,7 +109,7 @@ def written_to_the_end() -> Iterator[None]:
         raise
 
 
-def _left() -> str:
+def _describe_leftovers() -> str:
     """What a process that is stopped leaves behind; the output may have been finished just before."""
     finished = [each for each in dict.fromkeys(FINISHED) if each in sys.argv]
     if not finished:

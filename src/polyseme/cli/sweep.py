@@ -60,7 +60,7 @@ def _sweep(verb: str, as_json: bool, then: tuple[str, ...], **settings: Any) -> 
     first = next(each.name for each in _command_of(verb).params if isinstance(each, click.Argument))
     argument = settings.pop(str(first)) or None
     options = {name: value for name, value in _set(click.get_current_context()).items() if name in settings}
-    options["then"] = [_following(each) for each in then]
+    options["then"] = [_parse_following(each) for each in then]
     with SweepLine() as line:
         result = polyseme.sweep(verb, argument, **options, on_report=line.report, progress=line.bar)
     if as_json:
@@ -78,7 +78,7 @@ def _set(context: click.Context) -> dict[str, Any]:
     return {name: value for name, value in context.params.items() if context.get_parameter_source(name) is source}
 
 
-def _following(line: str) -> tuple[str, dict[str, Any]]:
+def _parse_following(line: str) -> tuple[str, dict[str, Any]]:
     """A command that follows each run, and the options that it is given."""
     verb, *words = shlex.split(line) or [""]
     if verb not in FOLLOWING:

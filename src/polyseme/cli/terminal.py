@@ -153,9 +153,11 @@ class _ProgressLines:
             return
         self._next = now + max(BETWEEN_LINES, (now - self._started) / 10)
         amount = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-        print_text(f"{self._doing}: {amount} {self._unit}{self._left(now - self._first, done, total)}", err=True)
+        print_text(
+            f"{self._doing}: {amount} {self._unit}{self._format_time_left(now - self._first, done, total)}", err=True
+        )
 
-    def _left(self, seconds: float, done: int, total: int | None) -> str:
+    def _format_time_left(self, seconds: float, done: int, total: int | None) -> str:
         if total is None or done <= self._before or seconds <= 0:
             return ""
         left = (total - done) * seconds / (done - self._before)

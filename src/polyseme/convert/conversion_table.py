@@ -67,7 +67,7 @@ class Table:
     def rules(self, outputs: Iterable[str], prefix: str) -> list[Rule]:
         """All rules for a bundle with these outputs, numbers and prefix filled in."""
         chosen = [*self.body, *(rule for name in outputs for rule in self.outputs[name])]
-        return [filled for rule in chosen for filled in _filled(rule, prefix, self.n_sets)]
+        return [filled for rule in chosen for filled in _fill_in(rule, prefix, self.n_sets)]
 
 
 @dataclass
@@ -99,7 +99,7 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
     keys = {_modern(key): key for key in tensors}
     if len(keys) < len(tensors):
         twice = sorted(set(tensors) - set(keys.values()))
-        raise ModelError(f"The weights in {where} hold a tensor under its old and its new name: {_listed(twice)}.")
+        raise ModelError(f"The weights in {where} hold a tensor under its old and its new name: {_list_names(twice)}.")
     prefix = table.prefix if any(key.startswith(table.prefix) for key in keys) else ""
     for alias in table.aliases:
         one, other = _name(alias.theirs, prefix), _name(alias.same_as, prefix)
@@ -149,13 +149,13 @@ def write(table: Table, ours: Mapping[str, Tensor], outputs: Iterable[str], *, p
     rules = table.rules([], "") if missing else table.rules(outputs, table.prefix if prefix else "")
     missing += sorted({name for rule in rules for name in rule.ours} - set(ours))
     if missing:
-        raise ModelError(f"The model lacks what the layout of its family has: {_listed(missing)}.")
+        raise ModelError(f"The model lacks what the layout of its family has: {_list_names(missing)}.")
     for rule in rules:
         used.update(rule.ours)
         theirs.update(zip(rule.theirs, rule.change.backward([ours[name] for name in rule.ours]), strict=True))
     unused = sorted(set(ours) - used)
     if unused:
-        raise ModelError(f"The conversion table has no rule for: {_listed(unused)}.")
+        raise ModelError(f"The conversion table has no rule for: {_list_names(unused)}.")
     return theirs
 
 
@@ -165,7 +165,7 @@ def _modern(key: str) -> str:
     return key
 
 
-def _filled(rule: Rule, prefix: str, n_sets: int) -> list[Rule]:
+def _fill_in(rule: Rule, prefix: str, n_sets: int) -> list[Rule]:
     numbers = range(n_sets) if "{i}" in rule.theirs[0] else range(1)
     names = [[tuple(_name(name, prefix, i) for name in side) for side in (rule.theirs, rule.ours)] for i in numbers]
     return [Rule(theirs, ours, rule.change, rule.absent) for theirs, ours in names]
@@ -176,7 +176,7 @@ def _name(pattern: str, prefix: str, number: int = 0) -> str:
 
 
 def _names(rules: Sequence[Rule], prefix: str, table: Table) -> set[str]:
-    return {key for rule in rules for filled in _filled(rule, prefix, table.n_sets) for key in filled.theirs}
+    return {key for rule in rules for filled in _fill_in(rule, prefix, table.n_sets) for key in filled.theirs}
 
 
 def _sort_out(table: Table, rest: set[str], prefix: str) -> tuple[list[str], list[str]]:
@@ -202,15 +202,15 @@ def _check_aliases(table: Table, tensors: Mapping[str, Tensor], prefix: str, whe
 def _both_sides(where: str, missing: list[str], unknown: list[str]) -> str:
     sides = []
     if missing:
-        sides.append(f"it lacks {_listed(missing)}")
+        sides.append(f"it lacks {_list_names(missing)}")
     if unknown:
-        sides.append(f"it has {_listed(unknown)}, which nothing here takes")
+        sides.append(f"it has {_list_names(unknown)}, which nothing here takes")
     return (
         f"The weights in {where} are not those of the model that its config describes: {'; '.join(sides)}. "
         "Check that the settings and the weights belong together."
     )
 
 
-def _listed(names: list[str], most: int = 6) -> str:
+def _list_names(names: list[str], most: int = 6) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

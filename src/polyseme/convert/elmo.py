@@ -149,14 +149,14 @@ class Gates:
     below: int
 
     def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        swapped = _swapped(tensors[0].T)
+        swapped = _swap_gates(tensors[0].T)
         return [swapped[:, : self.below].contiguous(), swapped[:, self.below :].contiguous()]
 
     def backward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [_swapped(torch.cat(list(tensors), dim=1)).T.contiguous()]
+        return [_swap_gates(torch.cat(list(tensors), dim=1)).T.contiguous()]
 
 
-def _swapped(gates: Tensor) -> Tensor:
+def _swap_gates(gates: Tensor) -> Tensor:
     """The second and third quarter of the first axis, exchanged: gates i, j, f, o ↔ i, f, j, o."""
     i, j, f, o = gates.chunk(4)
     return torch.cat([i, f, j, o])
@@ -182,7 +182,7 @@ def table(config: TwoWayConfig, tied: bool) -> Table:
             ours = f"encoder.{half}.layers.{layer}.0"
             below = config.token_width if layer == 0 else config.width
             rules.append(Rule((f"{cell}/W_0",), (f"{ours}.input", f"{ours}.recurrent"), Gates(below)))
-            rules.append(Rule((f"{cell}/B",), (f"{ours}.bias",), Each(_swapped)))
+            rules.append(Rule((f"{cell}/B",), (f"{ours}.bias",), Each(_swap_gates)))
             rules.append(Rule((f"{cell}/W_P_0",), (f"{ours}.projection",), TRANSPOSE))
     outputs: dict[str, list[Rule]] = {}
     if config.n_outputs is not None:
@@ -303,7 +303,7 @@ FOLDER = Folder(
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
-def _published(dim: int, projection: int, n_highways: int) -> TwoWayConfig:
+def _published_config(dim: int, projection: int, n_highways: int) -> TwoWayConfig:
     return TwoWayConfig(
         n_pieces=N_IDS,
         token_width=projection,
@@ -321,10 +321,10 @@ def _published(dim: int, projection: int, n_highways: int) -> TwoWayConfig:
 
 
 SIZES: Mapping[str, TwoWayConfig] = {
-    "elmo-small": _published(1024, 128, 1),
-    "elmo-medium": _published(2048, 256, 1),
-    "elmo-original": _published(4096, 512, 2),
-    "elmo-5.5b": _published(4096, 512, 2),
+    "elmo-small": _published_config(1024, 128, 1),
+    "elmo-medium": _published_config(2048, 256, 1),
+    "elmo-original": _published_config(4096, 512, 2),
+    "elmo-5.5b": _published_config(4096, 512, 2),
 }
 """The four releases."""
 

@@ -98,7 +98,7 @@ def read_fasttext(path: Path) -> FastText:
             words.append(word)
     pairs = file.array("<i4", 2 * max(n_pruned_rows, 0), "the pruned dictionary").reshape(-1, 2)
     (quantized,) = file.take("?", "the table")
-    table = _quantized(file) if quantized else _dense(file)
+    table = _read_quantized(file) if quantized else _dense(file)
     if not quantized and n_pruned_rows >= 0:
         raise ModelError(
             f"The dictionary of the fastText model {path} is pruned and its table is not, which fastText itself "
@@ -135,7 +135,7 @@ def _check_output(file: _File) -> None:
     """Refuse a file that is cut short behind the words: it is damaged, even if their vectors are whole."""
     (quantized,) = file.take("?", "the output")
     if quantized:
-        _quantized(file)
+        _read_quantized(file)
     else:
         _dense(file)
 
@@ -143,7 +143,7 @@ def _check_output(file: _File) -> None:
 # --- product quantization --------------------------------------------------------------------------------------------
 
 
-def _quantized(file: _File) -> Matrix:
+def _read_quantized(file: _File) -> Matrix:
     """A table of codes as numbers; a row is its centroids side by side, times its norm where that is kept apart."""
     part = "the quantized table"
     has_norms, n_rows, width, n_codes = file.take("?2qi", part)

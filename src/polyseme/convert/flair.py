@@ -109,7 +109,7 @@ def read_file(path: Path) -> ModelFile:
             f"{path} holds no {' and no '.join(missing)} language model of Flair's, and a word's vector takes both. "
             f"Name both files ({PAIR}), or a folder that holds them."
         )
-    return _joined(models, str(path))
+    return _join_models(models, str(path))
 
 
 def _language_models(content: Any, seen: set[int]) -> Iterator[Mapping[str, Any]]:
@@ -129,7 +129,7 @@ def _language_models(content: Any, seen: set[int]) -> Iterator[Mapping[str, Any]
         yield from _language_models(part, seen)
 
 
-def _joined(models: Mapping[str, Mapping[str, Any]], where: str) -> ModelFile:
+def _join_models(models: Mapping[str, Mapping[str, Any]], where: str) -> ModelFile:
     dictionaries = [_characters(model["dictionary"], where) for model in models.values()]
     sizes = [[model[name] for name in ("hidden_size", "nlayers", "embedding_size")] for model in models.values()]
     if dictionaries[0] != dictionaries[1] or sizes[0] != sizes[1]:

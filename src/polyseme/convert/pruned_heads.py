@@ -30,7 +30,9 @@ def read_pruned(config: EncoderConfig, theirs: Mapping[str, Any], where: str) ->
         return config
     if not isinstance(config, TransformerConfig):
         raise ModelError(f"{where} names pruned heads, and a model of kind {config.kind!r} has no attention heads.")
-    changes = {NAMES[name]: _left(value, _stack(config, name), name, where) for name, value in pruned.items()}
+    changes = {
+        NAMES[name]: _remaining_heads(value, _stack(config, name), name, where) for name, value in pruned.items()
+    }
     return config.replace(**changes)
 
 
@@ -38,7 +40,11 @@ def write_pruned(config: EncoderConfig) -> dict[str, Any]:
     """The part of a config.json that says which heads are removed; nothing where none is."""
     if not isinstance(config, TransformerConfig):
         return {}
-    return {name: removed for name, ours in NAMES.items() if (removed := _removed(config, name, getattr(config, ours)))}
+    return {
+        name: removed
+        for name, ours in NAMES.items()
+        if (removed := _removed_heads(config, name, getattr(config, ours)))
+    }
 
 
 def unpruned(config: EncoderConfig) -> EncoderConfig:
@@ -54,13 +60,13 @@ def _stack(config: TransformerConfig, name: str) -> TransformerConfig:
     return config if name == "pruned_heads" or second is None else second
 
 
-def _removed(config: TransformerConfig, name: str, left: KeptHeads | None) -> dict[str, list[int]]:
+def _removed_heads(config: TransformerConfig, name: str, left: KeptHeads | None) -> dict[str, list[int]]:
     everything = range(_stack(config, name).n_heads)
     removed = [[head for head in everything if head not in heads] for heads in left or ()]
     return {str(number): heads for number, heads in enumerate(removed) if heads}
 
 
-def _left(removed: Any, config: TransformerConfig, name: str, where: str) -> KeptHeads:
+def _remaining_heads(removed: Any, config: TransformerConfig, name: str, where: str) -> KeptHeads:
     layers, heads = range(config.n_sets), range(config.n_heads)
     valid = isinstance(removed, Mapping) and all(
         str(number).isdecimal() and int(number) in layers and isinstance(each, list) and all(h in heads for h in each)

@@ -60,18 +60,18 @@ def read_extra_files(folder: Path) -> dict[str, bytes]:
     files = {MODEL_CARD: root / MODEL_CARD, SETTINGS: root / SETTINGS}
     files |= {path.name: path for place in (root, folder) for path in place.glob(LENGTHS)}
     files |= {MODULES: root / MODULES}
-    contents = {name: _copied(path, root) for name, path in files.items() if path.is_file()}
+    contents = {name: _read_kept_file(path, root) for name, path in files.items() if path.is_file()}
     if MODULES in contents:
         entries = modules_of(contents[MODULES], str(root / MODULES))
         for entry in entries[1:]:
             paths = sorted(path for path in (root / entry["path"]).glob("*") if entry["path"] and path.is_file())
-            contents |= {f"{entry['path']}/{path.name}": _copied(path, root) for path in paths}
+            contents |= {f"{entry['path']}/{path.name}": _read_kept_file(path, root) for path in paths}
         if root != folder:
             contents[MODULES] = _json([{**entries[0], "path": ""}, *entries[1:]])
     return contents
 
 
-def _copied(path: Path, root: Path) -> bytes:
+def _read_kept_file(path: Path, root: Path) -> bytes:
     """A file that is saved with the model as it is. Links may lead into the folder, or a Hugging Face cache's blobs."""
     target, folder = path.resolve(), root.resolve()
     if folder not in target.parents and target.parent != folder.parent.parent / "blobs":

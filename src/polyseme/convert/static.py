@@ -57,7 +57,7 @@ def read_file(path: Path) -> ModelFile:
         spelled, table = read_words(path, words_file)
     else:
         raise ModelError(f"The file {path} holds no word vectors of GloVe, word2vec or fastText.")
-    words = _decoded(spelled, path)
+    words = _decode_words(spelled, path)
     _warn_of_duplicates(words, path)
     lowercase = ngrams is None and not any(word != word.lower() for word in words)
     tokenizer = WordTokenizer(words, lowercase=lowercase, ngrams=ngrams)
@@ -70,7 +70,7 @@ def read_file(path: Path) -> ModelFile:
         width=table.shape[1],
         n_words=len(words),
         lowercase=lowercase,
-        **_spelling(ngrams),
+        **_spelling_config(ngrams),
     )
     return ModelFile(config, {"table": torch.from_numpy(table), "unknown": torch.from_numpy(unknown)}, tokenizer)
 
@@ -83,7 +83,7 @@ def _head(path: Path) -> bytes:
         raise ModelError(f"The file {path} cannot be read ({error.strerror}).") from None
 
 
-def _decoded(words: Sequence[bytes], path: Path) -> list[str]:
+def _decode_words(words: Sequence[bytes], path: Path) -> list[str]:
     """Words as text; what is no UTF-8 in them is replaced, and reported once."""
     try:
         return [word.decode() for word in words]
@@ -114,7 +114,7 @@ def _warn_of_duplicates(words: Sequence[str], path: Path) -> None:
     )
 
 
-def _spelling(ngrams: CharacterNgrams | None) -> dict[str, Any]:
+def _spelling_config(ngrams: CharacterNgrams | None) -> dict[str, Any]:
     if ngrams is None:
         return {}
     return {name: getattr(ngrams, name) for name in ("min_ngram", "max_ngram", "n_buckets")}

@@ -77,7 +77,7 @@ def _is_file(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
     except OSError as error:
-        raise _not_opened(path, error) from None
+        raise _opening_error(path, error) from None
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file (a pipe, a socket or a device)"
         raise ModelError(f"{path} should be a file of weights, and is {kind}. Put the weights in its place.")
@@ -89,10 +89,10 @@ def _check_opens(path: Path) -> None:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise _not_opened(path, error) from None
+        raise _opening_error(path, error) from None
 
 
-def _not_opened(path: Path, error: OSError) -> ModelError:
+def _opening_error(path: Path, error: OSError) -> ModelError:
     return ModelError(
         f"The weights in {path} are there, and cannot be opened: {error.strerror}. Check who may read the file and its "
         "folder."

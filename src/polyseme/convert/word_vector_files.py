@@ -92,7 +92,7 @@ def _read_text(path: Path, file: WordFile, content: mmap.mmap) -> tuple[list[byt
     counts = [content[start:stop].count(b"\n") + (stop == end) for start, stop in blocks]
     n_lines = sum(counts)
     if file.n_words not in (None, n_lines):
-        raise _lying(path, file, f"{n_lines:,} lines")
+        raise _damage_error(path, file, f"{n_lines:,} lines")
     vectors = np.empty((n_lines, file.width), np.float32)
     firsts = [0, *itertools.accumulate(counts)]
 
@@ -156,13 +156,13 @@ def _parse_lines(path: Path, block: bytes, first_line: int, file: WordFile, room
         if extra < 0 or any(_numbers([field]) is not None for field in fields[1 : 1 + extra]):
             raise ModelError(
                 f"{where}: a word and {file.width} numbers are expected, as in the first line. Got "
-                f"{len(fields) - 1} after the word {_shown(fields[0])}. The file is damaged, or of two models; fetch "
+                f"{len(fields) - 1} after the word {_quote(fields[0])}. The file is damaged, or of two models; fetch "
                 "it again."
             )
         values = _numbers(fields[1 + extra :])
         if values is None:
             raise ModelError(
-                f"{where}: what follows the word {_shown(fields[0])} are not {file.width} finite numbers. The file is "
+                f"{where}: what follows the word {_quote(fields[0])} are not {file.width} finite numbers. The file is "
                 "damaged; fetch it again."
             )
         words.append(file.blank.join(fields[: 1 + extra]))
@@ -197,7 +197,7 @@ def _read_binary(path: Path, file: WordFile, content: mmap.mmap) -> tuple[list[b
         starts.append(blank + 1)
         place = blank + 1 + size
     if content[place : place + LONGEST_WORD].strip(b"\r\n \0"):
-        raise _lying(path, file, f"{len(content) - place:,} bytes more")
+        raise _damage_error(path, file, f"{len(content) - place:,} bytes more")
     rows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(content, np.uint8), size)
     vectors = rows[np.array(starts)].view("<f4").astype(np.float32, copy=False)
     for first in range(0, n_words, BLOCK_ROWS):
@@ -205,18 +205,18 @@ def _read_binary(path: Path, file: WordFile, content: mmap.mmap) -> tuple[list[b
         if not finite.all():
             number = first + int(finite.argmin())
             raise ModelError(
-                f"{path}, word {number + 1:,}: the vector of {_shown(words[number])} has numbers that are none (NaN) "
+                f"{path}, word {number + 1:,}: the vector of {_quote(words[number])} has numbers that are none (NaN) "
                 "or infinite. The file is damaged; fetch it again."
             )
     return words, vectors
 
 
-def _lying(path: Path, file: WordFile, content: str) -> ModelError:
+def _damage_error(path: Path, file: WordFile, content: str) -> ModelError:
     return ModelError(
         f"The header of {path} announces {file.n_words:,} words of width {file.width}, and the file has {content}. It "
         "is cut short, or the header is wrong: fetch it again, or correct its first line."
     )
 
 
-def _shown(word: bytes) -> str:
+def _quote(word: bytes) -> str:
     return repr(word[:40].decode("utf-8", "replace"))

@@ -58,16 +58,16 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
         raise ModelError(f"In {where}, 'd_head' must be 'd_model' / 'n_head'. Got {theirs['d_head']!r} instead.")
     return TransformerConfig(
         **ours,
-        memory_length=_bound(theirs, "mem_len", where),
-        reuse=_bound(theirs, "reuse_len", where),
-        clamp_distance=_bound(theirs, "clamp_len", where),
+        memory_length=_read_bound(theirs, "mem_len", where),
+        reuse=_read_bound(theirs, "reuse_len", where),
+        clamp_distance=_read_bound(theirs, "clamp_len", where),
         attention_dropout_rate=ours["dropout_rate"],
         inner_dropout_rate=ours["dropout_rate"],
         embedding_dropout_rate=ours["dropout_rate"],
     )
 
 
-def _bound(theirs: Mapping[str, Any], name: str, where: str) -> int | None:
+def _read_bound(theirs: Mapping[str, Any], name: str, where: str) -> int | None:
     """A number that null, 0 and anything below leave without effect."""
     value = theirs.get(name)
     if value is None or (isinstance(value, int) and value <= 0):

@@ -99,7 +99,7 @@ def read_marvin(file: Path) -> PairSet:
     pairs = [
         MinimalPair(
             good=checked(row, row.content, "good"),
-            bad=tuple(checked(row, bad, "bad") for bad in _several(row)),
+            bad=tuple(checked(row, bad, "bad") for bad in _split_names(row)),
             groups=(str(row.fields["construction"]), f"{row.fields['construction']} {row.fields['case']}"),
             place=str(row.place),
         )
@@ -117,7 +117,7 @@ def _words(row: Row) -> tuple[str, ...]:
     return tuple(text.split()) if isinstance(text, str) else text
 
 
-def _several(row: Row) -> list[str]:
+def _split_names(row: Row) -> list[str]:
     bad = row.fields["bad"]
     if isinstance(bad, str) or bad is None:
         return [bad]  # type: ignore[list-item]

@@ -75,7 +75,7 @@ def read_babylm(files: Sequence[Path]) -> list[PairSet]:
                     place=str(row.place),
                 )
             )
-    missing = tuple(_missing(part) for part, theirs in pairs.items() if not theirs)
+    missing = tuple(_missing_note(part) for part, theirs in pairs.items() if not theirs)
     levels = {BLIMP: ("phenomenon", "paradigm"), SUPPLEMENT: ("paradigm",)}
     return [
         PairSet(part, levels[part], theirs, (*_notes(part, theirs), *missing))
@@ -103,6 +103,6 @@ def _notes(part: str, pairs: Sequence[MinimalPair]) -> tuple[str, ...]:
     return (f"The {part} data has {len(paradigms)} paradigms; BabyLM's mean is over {expected}.",)
 
 
-def _missing(part: str) -> str:
+def _missing_note(part: str) -> str:
     names = f" ({', '.join(SUPPLEMENT_PARADIGMS)})" if part == SUPPLEMENT else ""
     return f"The {part} part{names} is missing: there is no folder {' or '.join(FOLDERS[part])} in the data."

@@ -73,12 +73,12 @@ def _item(line: str, place: str, number: str) -> ClozeItem:
     answers = _words(record, _ANSWERS, place)
     if candidates and not set(answers) & set(candidates):
         raise InputError(f"{place}: the answer {answers[0]!r} is not among the candidates.")
-    group, id = _first(record, _GROUPS), _first(record, _IDS)
+    group, id = _first_field(record, _GROUPS), _first_field(record, _IDS)
     return ClozeItem(text, answers, None if group is None else str(group), candidates, str(id or number), place)
 
 
 def _text(record: Mapping[str, Any], place: str) -> str:
-    text = _first(record, _TEXTS)
+    text = _first_field(record, _TEXTS)
     if isinstance(text, list) and text:
         text = text[0]
     template, subject = record.get("template"), record.get("sub_label")
@@ -93,7 +93,7 @@ def _text(record: Mapping[str, Any], place: str) -> str:
 
 
 def _words(record: Mapping[str, Any], names: Sequence[str], place: str) -> tuple[str, ...]:
-    value = _first(record, names)
+    value = _first_field(record, names)
     if value is None:
         raise InputError(
             f"{place}: there is no answer. An item needs one of {', '.join(names)}. There are: {', '.join(record)}."
@@ -105,5 +105,5 @@ def _words(record: Mapping[str, Any], names: Sequence[str], place: str) -> tuple
     return tuple(dict.fromkeys(word.strip() for word in words))
 
 
-def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+def _first_field(record: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((record[name] for name in names if record.get(name) is not None), None)

@@ -137,7 +137,7 @@ def _wsc_row(row: Row, log: ReadingLog) -> Schema:
         at = _find_pronoun(text, pronoun, spans, place, log)
     elif isinstance(fields.get("before"), str) and isinstance(fields.get("after"), str):
         before, after = fields["before"].strip(), fields["after"].strip()
-        text = _joined(before, pronoun, after)
+        text = _join_parts(before, pronoun, after)
         start = len(before) + (1 if before else 0)
         at = (start, start + len(pronoun))
         spans = tuple(find_mention(text, mention) for mention in mentions)
@@ -241,7 +241,7 @@ def reading(schema: Schema, mention: str) -> tuple[str, int]:
     return before + mention + after, len(before) + len(mention)
 
 
-def _joined(before: str, pronoun: str, after: str) -> str:
+def _join_parts(before: str, pronoun: str, after: str) -> str:
     closing = "" if not after or _CLOSES.match(after) else " "
     return f"{before}{' ' if before else ''}{pronoun}{closing}{after}"
 

@@ -53,10 +53,10 @@ def thinned(sets: Sequence[PairSet], most: int) -> list[PairSet]:
     """At most so many pairs of each narrowest group, evenly spaced, with a note on how many those are."""
     if most < 1:
         raise OptionError(f"At least 1 pair of each group must be scored. Got {most} instead.")
-    return [_thinned(each, most) for each in sets]
+    return [_thin_out(each, most) for each in sets]
 
 
-def _thinned(pairs: PairSet, most: int) -> PairSet:
+def _thin_out(pairs: PairSet, most: int) -> PairSet:
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, pair in enumerate(pairs.pairs):
         groups.setdefault(pair.groups, []).append(number)

@@ -36,7 +36,7 @@ def _json_item(row: Row) -> Item:
     choices, names = _choices(row)
     key = row.fields.get("answerKey", row.fields.get("answer"))
     return Item(
-        text=_whole(row.content, row.place),
+        text=_read_number(row.content, row.place),
         choices=choices,
         gold=None if key in (None, "") else answer_index(key, choices, row.place, names=names),
         id=str(row.fields.get("id") or row.id),
@@ -44,7 +44,7 @@ def _json_item(row: Row) -> Item:
     )
 
 
-def _whole(text: str | Sequence[str], place: Place) -> str:
+def _read_number(text: str | Sequence[str], place: Place) -> str:
     if not isinstance(text, str):
         raise InputError(f"{place}: the question must be a text. Got a list instead.")
     return text
@@ -81,7 +81,7 @@ def _swag_item(row: Row) -> Item:
     choices = tuple(row.fields[name] for name in _ENDINGS)
     key = row.fields.get("label")
     gold = None if key in (None, "") else answer_index(key, choices, row.place)
-    text = _whole(row.content, row.place)
+    text = _read_number(row.content, row.place)
     return Item(text=text, choices=choices, gold=gold, id=row.id, place=str(row.place))
 
 

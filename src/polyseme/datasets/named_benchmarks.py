@@ -41,13 +41,13 @@ def named_benchmark(name: str, *, among: Collection[str] = BENCHMARKS) -> Benchm
     """A benchmark by its name; `SST-2` and `sst_2` are `sst2`, too. One that is not there is answered with `among`."""
     if name in BENCHMARKS:
         return BENCHMARKS[name]
-    plain = {_plain(known): known for known in BENCHMARKS}
-    if _plain(name) in plain:
-        return BENCHMARKS[plain[_plain(name)]]
+    plain = {_normalize_name(known): known for known in BENCHMARKS}
+    if _normalize_name(name) in plain:
+        return BENCHMARKS[plain[_normalize_name(name)]]
     raise OptionError(f"There is no task {name!r}. {nearest(name.lower(), among)}")
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalnum())
 
 
@@ -64,7 +64,7 @@ def read_benchmark(name: str, data: AnyPath | None) -> TaskData:
     read = benchmark.read(folder)
     if read.sampled:
         are = "is a sample" if len(read.sampled) == 1 else "are samples"
-        note = f"{_listed(read.sampled)} of {read.name} {are} of what is published: figures are not comparable."
+        note = f"{_list_names(read.sampled)} of {read.name} {are} of what is published: figures are not comparable."
         read = replace(read, notes=(*read.notes, note))
     return read
 
@@ -103,5 +103,5 @@ def benchmark_folder(benchmark: Benchmark, data: AnyPath | None) -> Path:
     )
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _list_names(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

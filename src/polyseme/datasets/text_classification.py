@@ -55,7 +55,7 @@ def tree_nodes(tree: str, place: object) -> list[tuple[str, list[str]]]:
         elif above and tree[at] != "(":
             end = min(place for place in (tree.find(")", at), tree.find("(", at), len(tree)) if place >= 0)
             for number in above:
-                nodes[number][1].append(_unescaped(tree[at:end]))
+                nodes[number][1].append(_unescape(tree[at:end]))
             at = end
         else:
             break
@@ -71,11 +71,11 @@ def _root(tree: str, place: object) -> tuple[str, list[str]]:
     """The label and the words of a whole tree."""
     words = _LEAF.findall(tree)
     if _OPEN.match(tree) and tree.count("(") == tree.count(")") == 2 * len(words) - 1:  # every node has two below it
-        return tree[1], [_unescaped(word) for word in words]
+        return tree[1], [_unescape(word) for word in words]
     return tree_nodes(tree, place)[0]
 
 
-def _unescaped(word: str) -> str:
+def _unescape(word: str) -> str:
     return _ESCAPES.get(word, word.replace("\\/", "/").replace("\\*", "*"))
 
 

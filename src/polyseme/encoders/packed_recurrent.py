@@ -65,7 +65,7 @@ class PackedRecurrent:
         Words of other chunks are forgotten, so that a vector never depends on earlier chunks, to the bit.
         """
         if self.encoder.config.spelled and rows:
-            self._types = self._spelled(np.unique(np.concatenate([np.unique(_as_values(row)) for row in rows])))
+            self._types = self._compute_types(np.unique(np.concatenate([np.unique(_as_values(row)) for row in rows])))
 
     @torch.inference_mode()
     def __call__(self, rows: PackedRows, layers: Layers) -> dict[int, Tensor]:
@@ -86,7 +86,7 @@ class PackedRecurrent:
 
     def _run(self, rows: PackedRows, layers: Layers, memory: Memory | None) -> tuple[dict[int, Tensor], Memory | None]:
         config = self.encoder.config
-        numbers, table = self._numbered(rows.pieces)
+        numbers, table = self._number_words(rows.pieces)
         like = next(self.encoder.parameters())
         states_by_layer = {
             number: like.new_empty(len(numbers), config.widths[number])
@@ -154,18 +154,18 @@ class PackedRecurrent:
 
     # --- the token layer ----------------------------------------------------------------------------------------------
 
-    def _numbered(self, pieces: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _number_words(self, pieces: Tensor) -> tuple[Tensor, Tensor | None]:
         """Spelled words as numbers into a table of their vectors, [N] and [n, D]; other pieces as they are."""
         if not self.encoder.config.spelled:
             return pieces, None
         values = _as_values(pieces.cpu().numpy())
         types = self._types
         if types is None or not np.isin(values, types.known).all():
-            types = self._spelled(np.unique(values))
+            types = self._compute_types(np.unique(values))
         numbers = torch.from_numpy(np.searchsorted(types.known, values))
         return numbers.to(pieces.device), types.table
 
-    def _spelled(self, values: NDArray[Any]) -> _Types:
+    def _compute_types(self, values: NDArray[Any]) -> _Types:
         ids = torch.from_numpy(values.view(">u2").reshape(len(values), -1).astype(np.int64))  # [n, C]
         like = next(self.encoder.parameters())
         at_once = WORDS_AT_ONCE.get(like.device.type, 256)

@@ -138,13 +138,13 @@ class PackedLayer:
 
     def __call__(self, x: Tensor, attend: Attend, mask: str) -> Tensor:
         if self.norm_first:
-            read = self._attended(self.attention_norm(x), attend, mask)
+            read = self._attention_output(self.attention_norm(x), attend, mask)
             x, normed = self._add_and_norm(read, x, self.feed_forward_norm, summed=True)
             return self.down(self._inner(normed), x)
-        x = self._add_and_norm(self._attended(x, attend, mask), x, self.attention_norm)[1]
+        x = self._add_and_norm(self._attention_output(x, attend, mask), x, self.attention_norm)[1]
         return self._add_and_norm((self.down, self._inner(x)), x, self.feed_forward_norm)[1]
 
-    def _attended(self, x: Tensor, attend: Attend, mask: str) -> tuple[LinearProduct, Tensor] | Tensor | None:
+    def _attention_output(self, x: Tensor, attend: Attend, mask: str) -> tuple[LinearProduct, Tensor] | Tensor | None:
         """What attention adds: a product and what it reads; without heads its bias."""
         if not self.of_heads:
             bias: Tensor | None = self.attention.output.bias
@@ -229,8 +229,8 @@ class _Group:
             self.from_packed = torch.where(there, starts[:, None] + places, starts[:, None]).to(device)
             self.to_packed = there.flatten().nonzero().flatten().to(device)
             real = of_rows.to(device)
-        pieces = self._padded(rows.pieces)
-        segments = None if rows.segments is None else self._padded(rows.segments)
+        pieces = self._pad(rows.pieces)
+        segments = None if rows.segments is None else self._pad(rows.segments)
         view = encoder.view(Batch(pieces, real, segments))
         self.terms = view.terms
         self.causal = {name: seen.causal and self.terms[name] is None for name, seen in view.seen.items()}
@@ -241,7 +241,7 @@ class _Group:
             zeros = None if allowed is None else torch.zeros(allowed.shape, dtype=like.dtype, device=device)
             self.hidden[name] = None if zeros is None else zeros.masked_fill_(~allowed, float("-inf"))  # type: ignore[operator]
 
-    def _padded(self, packed: Tensor) -> Tensor:
+    def _pad(self, packed: Tensor) -> Tensor:
         """[N, …] → [R, T, …]"""
         if self.from_packed is not None:
             return packed[self.from_packed]
@@ -249,7 +249,7 @@ class _Group:
 
     def attend(self, fused: Tensor, attention: Attention, mask: str, attended: Tensor) -> None:
         """Write what the group's pieces attend to into `attended` [N, H·d]."""
-        parts = self._padded(fused).unflatten(-1, (3, attention.n_heads, -1)).permute(2, 0, 3, 1, 4)  # [3, R, H, T, d]
+        parts = self._pad(fused).unflatten(-1, (3, attention.n_heads, -1)).permute(2, 0, 3, 1, 4)  # [3, R, H, T, d]
         if attention.relative is not None:  # its weights are not rounded with the products'
             parts = parts.to(next(attention.relative.parameters()).dtype)
         q, k, v = parts.unbind(0)

@@ -122,7 +122,7 @@ class Recurrent(Encoder):
         for index in range(config.n_layers if memory is not None else max(numbers, default=0)):
             below, read = x, []
             for reader in self._readers(index):
-                held = None if state is None else self._held(reader, state, index)
+                held = None if state is None else self._held_state(reader, state, index)
                 out, h, c = reader(below, lengths, held, carried=memory is not None)
                 read.append(out)
             outputs.append(h)
@@ -146,7 +146,7 @@ class Recurrent(Encoder):
     def _readers(self, index: int) -> Sequence[Reader]:
         return self.layers[index]  # type: ignore[return-value]
 
-    def _held(self, reader: Reader, state: State, index: int) -> tuple[Tensor, Tensor]:
+    def _held_state(self, reader: Reader, state: State, index: int) -> tuple[Tensor, Tensor]:
         cells = state.cells[index] if state.cells else reader.start(state.lengths.shape[0])[1]
         return state.outputs[index], cells
 

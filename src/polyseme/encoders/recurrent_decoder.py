@@ -72,7 +72,7 @@ class RecurrentDecoder(Encoder):
     ) -> States:
         refuse_what_is_not_read(batch, self.config, ("mask", "targets", "source_mask"))
         numbers = wanted_layers(layers, self.config.depth)
-        before = self._begun(batch, memory)
+        before = self._start_state(batch, memory)
         # Without a memory to carry on, states at padding harm nobody, and all rows can be read as if they were full.
         lengths = None if memory is None else batch.lengths
         tokens = self.stack.tokens(batch.pieces)
@@ -96,8 +96,8 @@ class RecurrentDecoder(Encoder):
         states, weights = dict(read.layers), None
         if self.attention is not None:
             context, weights = self._attend(read[-1], before)
-            states[self.config.depth] = self._combined(context, read[-1])
-        return states, weights, _moved(before, read)
+            states[self.config.depth] = self._combine(context, read[-1])
+        return states, weights, _advance(before, read)
 
     def _piece_by_piece(
         self, tokens: Tensor, lengths: Tensor | None, before: SourceState
@@ -113,10 +113,10 @@ class RecurrentDecoder(Encoder):
             else:
                 read = self._read(tokens[:, time : time + 1], cast(Tensor, before.fed)[:, None], here, before)
                 context, weight = self._attend(read[-1], before)
-            top = self._combined(context, read[-1])
+            top = self._combine(context, read[-1])
             collected.append({**read.layers, self.config.depth: top})
             weights.append(weight)
-            before = _moved(before, read)
+            before = _advance(before, read)
             if before.fed is not None:
                 fed = top[:, 0].to(before.fed.dtype)
                 before.fed = fed if here is None else torch.where((here > 0)[:, None], fed, before.fed)
@@ -132,14 +132,14 @@ class RecurrentDecoder(Encoder):
         )
         return context, weights
 
-    def _combined(self, context: Tensor, states: Tensor) -> Tensor:
+    def _combine(self, context: Tensor, states: Tensor) -> Tensor:
         joined = torch.cat([context.to(states.dtype), states], dim=-1)
         combined: Tensor = self.dropout(torch.tanh(self.combine(joined)))
         return combined
 
     # --- the source, and memory ---------------------------------------------------------------------------------------
 
-    def _begun(self, batch: Batch, memory: Memory | None) -> SourceState:
+    def _start_state(self, batch: Batch, memory: Memory | None) -> SourceState:
         """The state to continue from: the memory's, or the one that a source gives."""
         if memory is not None and not isinstance(memory, SourceState):
             raise ModelError(
@@ -201,7 +201,7 @@ class RecurrentDecoder(Encoder):
         return [tokens, *layers]
 
 
-def _moved(before: SourceState, read: States) -> SourceState:
+def _advance(before: SourceState, read: States) -> SourceState:
     """The same with the state after what was read."""
     state = cast(State, read.memory)
     return dataclasses.replace(before, lengths=state.lengths, state=state)

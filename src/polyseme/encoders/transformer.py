@@ -127,7 +127,7 @@ class Transformer(Encoder):
                 x, seen_by_x, seen_across = layer(x, reading)
                 seen_by = {"self": seen_by_x, "cross": seen_across}
             elif index < config.n_layers - 1:
-                x, g, seen_by = _together(layer, x, g, reading.beside(both, mask))
+                x, g, seen_by = _run_both_streams(layer, x, g, reading.beside(both, mask))
             else:
                 x, g, seen_by = _separately(layer, x, g, reading, reading.beside(query, mask))
             for name, each in seen_by.items():
@@ -334,7 +334,9 @@ _SeenBy = dict[str, Tensor | None]
 """The weights of attention by the name of the stream, on the eager path."""
 
 
-def _together(layer: TransformerLayer, x: Tensor, g: Tensor, reading: Reading) -> tuple[Tensor, Tensor, _SeenBy]:
+def _run_both_streams(
+    layer: TransformerLayer, x: Tensor, g: Tensor, reading: Reading
+) -> tuple[Tensor, Tensor, _SeenBy]:
     """Content and query stream through a layer at once: they meet the same keys."""
     sizes = [x.shape[1], g.shape[1]]
     joined, seen_by_both, _ = layer(torch.cat([x, g], dim=1), reading, keys_from=x)

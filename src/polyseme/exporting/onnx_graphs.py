@@ -42,7 +42,7 @@ class Graph(nn.Module):
         names = [("word_ids", self.reads_words), ("token_type_ids", bool(segments))]
         return ["input_ids", "attention_mask", *(name for name, there in names if there)]
 
-    def _named(self, inputs: tuple[Tensor, ...]) -> tuple[dict[str, Tensor], Tensor]:
+    def _name_inputs(self, inputs: tuple[Tensor, ...]) -> tuple[dict[str, Tensor], Tensor]:
         """Inputs by name, and the lengths of the rows; padding belongs to no word."""
         named = dict(zip(self.inputs, inputs, strict=True))
         if "word_ids" in named:
@@ -63,7 +63,7 @@ class WordVectors(Graph):
         self.bundle, self.choice, self.pool = bundle, choice, pool
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        named, lengths = self._named(inputs)
+        named, lengths = self._name_inputs(inputs)
         batch = Batch(named["input_ids"], lengths, named.get("token_type_ids"))
         states = self.bundle.encoder(batch, layers=self.choice.layers)
         combined = self.choice.combine({number: states[number].flatten(0, 1) for number in self.choice.layers})
@@ -88,7 +88,7 @@ class TaskScores(Graph):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         model = self.model
-        named, lengths = self._named(inputs)
+        named, lengths = self._name_inputs(inputs)
         pieces = named["input_ids"]
         whole = torch.zeros_like(lengths) if self.first else lengths - 1
         none = lengths[:, None][:, :0]

@@ -130,8 +130,8 @@ class MaskedFiller:
         hidden: dict[tuple[Candidate, int], Tensor] = {}
         bound = -math.inf  # candidates at or below it are not among the best
         for place in range(request.max_pieces):
-            log_probs = self._next(rows, mask, beginnings, hidden)
-            allowed = self._allowed(before, len(log_probs[0]))
+            log_probs = self._predict_next(rows, mask, beginnings, hidden)
+            allowed = self._allowed_pieces(before, len(log_probs[0]))
             longer: list[_Beginning] = []
             for each, row in zip(beginnings, log_probs, strict=True):
                 last = each.length == place + 1
@@ -148,12 +148,12 @@ class MaskedFiller:
                     longer += grown
             words = best(words, width)
             bound = words[-1].log_prob if len(words) == width else -math.inf
-            beginnings = self._followed(longer, bound)
+            beginnings = self._extend(longer, bound)
             if not beginnings:
                 break
         return words
 
-    def _followed(self, beginnings: Sequence[_Beginning], bound: float) -> list[_Beginning]:
+    def _extend(self, beginnings: Sequence[_Beginning], bound: float) -> list[_Beginning]:
         """The likeliest beginnings of words of each length, without those that can no longer be among the best."""
         followed: list[_Beginning] = []
         counts: dict[int, int] = {}
@@ -172,7 +172,7 @@ class MaskedFiller:
             return None
         return beginning.before.with_word(word, beginning.pieces, beginning.log_prob)
 
-    def _allowed(self, before: str, n_pieces: int) -> dict[tuple[bool, bool], Tensor]:
+    def _allowed_pieces(self, before: str, n_pieces: int) -> dict[tuple[bool, bool], Tensor]:
         """[V] each: the pieces that may begin or (True) continue a word, and be its last (True) or not."""
         return {
             (later, last): torch.from_numpy(over_rows(self.texts.allowed(before, later=later, last=last), n_pieces))
@@ -180,7 +180,7 @@ class MaskedFiller:
             for last in (False, True)
         }
 
-    def _next(
+    def _predict_next(
         self,
         rows: _Rows,
         mask: int,

@@ -59,7 +59,7 @@ class _Copy:
         self.tensors = pieces, likelihoods
         self.arrived: torch.cuda.Event | None = None
         if pieces.is_cuda:
-            self.tensors = _pinned(pieces), _pinned(likelihoods)
+            self.tensors = _pin(pieces), _pin(likelihoods)
             self.arrived = torch.cuda.current_stream(pieces.device).record_event()
 
     def lists(self) -> tuple[list[list[int]], list[list[float]]]:
@@ -70,7 +70,7 @@ class _Copy:
         return pieces.tolist(), likelihoods.tolist()
 
 
-def _pinned(tensor: Tensor) -> Tensor:
+def _pin(tensor: Tensor) -> Tensor:
     """A copy in pinned memory, which is complete once the GPU has reached it."""
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
 

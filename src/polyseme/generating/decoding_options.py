@@ -112,7 +112,7 @@ class Decoding(DecodingOptions):
     def _check_contradictions(self) -> None:
         drawing = [name for name in ("temperature", "top_k", "top_p") if getattr(self, name)]
         if self.greedy and (drawing or self.n > 1 or self.beam > 1):
-            others = _named(drawing) if drawing else "several texts, nor a beam"
+            others = _list_names(drawing) if drawing else "several texts, nor a beam"
             raise OptionError(
                 f"Greedy takes the likeliest piece each time, so it has no use for {others}. Leave out one."
             )
@@ -120,13 +120,13 @@ class Decoding(DecodingOptions):
         drawn = [*filters, *(["temperature"] if self.temperature else [])]
         if self.beam > 1 and drawn:
             raise OptionError(
-                f"A beam keeps the likeliest texts and draws none, so it has no use for {_named(drawn)}. Leave out "
-                "either."
+                f"A beam keeps the likeliest texts and draws none, so it has no use for {_list_names(drawn)}. Leave "
+                "out either."
             )
         if self.temperature == 0 and filters:
             raise OptionError(
-                f"A temperature of 0 takes the likeliest piece, so there is no use for {_named(filters)}. Give a "
-                f"temperature over 0, or leave out {_named(filters)}."
+                f"A temperature of 0 takes the likeliest piece, so there is no use for {_list_names(filters)}. Give a "
+                f"temperature over 0, or leave out {_list_names(filters)}."
             )
         if self.temperature == 0 and self.n > 1 and self.beam == 1:
             raise OptionError(
@@ -155,5 +155,5 @@ def _check_number(name: str, value: Any) -> None:
         raise OptionError(f"{name!r} must be a number. Got {value!r} instead.")
 
 
-def _named(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return " and ".join(f"'{name}'" for name in names)

@@ -129,7 +129,7 @@ class Layout:
             self.vocabulary = make(output.table.detach(), None if bias is None else bias.detach(), None)
 
 
-def _packed(precision: Precision) -> MakeProduct:
+def _packed_product(precision: Precision) -> MakeProduct:
     def make(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> LinearProduct:
         product = PRODUCTS[precision].of(weight, bias, activation)
         product.pack(PACKED_ROWS)
@@ -141,7 +141,7 @@ def _packed(precision: Precision) -> MakeProduct:
 LAYOUTS: Mapping[str, MakeProduct] = {
     "plain": Product.of,
     "one row": RowProduct.of,
-    **{precision: _packed(precision) for precision in PRODUCTS},
+    **{precision: _packed_product(precision) for precision in PRODUCTS},
 }
 
 
@@ -178,7 +178,7 @@ class FastSteps:
         if kernels and not self.greedy:
             self.greedy = True
             if self.precision == "own":
-                self._kernels = kernel_steps(self.encoder, self.output, self._biases, self._plain)
+                self._kernels = kernel_steps(self.encoder, self.output, self._biases, self._plain_scores)
             self._graphs.clear()
 
     @torch.no_grad()
@@ -226,7 +226,7 @@ class FastSteps:
         pieces.copy_(chosen)
         memory.lengths.add_(1)
 
-    def _plain(self, pieces: Tensor, memory: Cache) -> Tensor:
+    def _plain_scores(self, pieces: Tensor, memory: Cache) -> Tensor:
         return self.run(pieces, memory, n_slots=memory.keys[0].shape[2])
 
     def run(self, pieces: Tensor, memory: Cache, *, n_slots: int, level: bool = False) -> Tensor:

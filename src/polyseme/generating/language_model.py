@@ -163,10 +163,12 @@ def has_words(tokenizer: Tokenizer | None) -> bool:
 def _causal(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
     memory = bundle.config.memory
     steps = Rereading if memory == "none" else StepByStep
-    return _continuing(bundle, tokenizer, steps(bundle.encoder, output), is_bounded=memory not in ("state", "segment"))
+    return _continuing_language_model(
+        bundle, tokenizer, steps(bundle.encoder, output), is_bounded=memory not in ("state", "segment")
+    )
 
 
-def _masked(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
+def _masked_language_model(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
     framed = tokenizer.frame(np.zeros(0, dtype=np.int64))
     after = [tokenizer.specials["mask"], *framed.ids[framed.offset :].tolist()]
     segments = [0, *framed.segments[framed.offset :].tolist()]
@@ -177,10 +179,10 @@ def _masked(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageMod
         stacklevel=4,
     )
     next_piece = Rereading(bundle.encoder, output, after=after, segments=segments)
-    return _continuing(bundle, tokenizer, next_piece, n_after=len(after))
+    return _continuing_language_model(bundle, tokenizer, next_piece, n_after=len(after))
 
 
-def _continuing(
+def _continuing_language_model(
     bundle: Bundle,
     tokenizer: Tokenizer,
     next_piece: NextPiece,
@@ -219,8 +221,8 @@ def _with_source(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Langua
         source=bundle.encoder,
         before=(bundle.first_written,),
         room=None if bound is None else bound - 1,
-        first=_piece_named(bundle, "forced_bos_token_id"),
-        last=_piece_named(bundle, "forced_eos_token_id"),
+        first=_find_piece(bundle, "forced_bos_token_id"),
+        last=_find_piece(bundle, "forced_eos_token_id"),
         end=tokenizer.specials.get("end"),
         forbidden=never_written(tokenizer, bundle.config.n_pieces, but="start"),
     )
@@ -260,7 +262,7 @@ def _any_order(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Language
     """A text has no frame: what ends it is not known before it is written."""
     next_piece = Querying(bundle.encoder, output)
     is_bounded = not next_piece.remembers
-    return _continuing(bundle, tokenizer, next_piece, has_frame=False, is_bounded=is_bounded, n_after=1)
+    return _continuing_language_model(bundle, tokenizer, next_piece, has_frame=False, is_bounded=is_bounded, n_after=1)
 
 
 STRATEGIES: Mapping[str, tuple[str, Builder]] = {
@@ -268,12 +270,12 @@ STRATEGIES: Mapping[str, tuple[str, Builder]] = {
     "causal": ("causal", _causal),
     "two-way": ("two-way", _two_way),
     "any-order": ("permuted", _any_order),
-    "both": ("masked", _masked),
+    "both": ("masked", _masked_language_model),
 }
 """By what a model sees: the output that it takes to write, and how."""
 
 
-def _piece_named(bundle: Bundle, setting: str) -> int | None:
+def _find_piece(bundle: Bundle, setting: str) -> int | None:
     named = bundle.foreign.get(setting)
     return named if isinstance(named, int) and not isinstance(named, bool) else None
 

@@ -84,7 +84,7 @@ class StepByStep:
     def _read(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         states = self.encoder(batch, layers=[-1], memory=memory)
         top = states[-1]  # [R, T, D]
-        last = top[:, -1] if batch.lengths is None else _at(top, batch.lengths - 1)
+        last = top[:, -1] if batch.lengths is None else _states_at(top, batch.lengths - 1)
         return scores_of(self.output, last), _memory_of(self.encoder, states)
 
     def _read_in_segments(self, batch: Batch, memory: Memory, window: int) -> tuple[Tensor, Memory]:
@@ -96,7 +96,7 @@ class StepByStep:
             here = (lengths - begin).clamp(0, pieces.shape[1])
             states = self.encoder(Batch(pieces, here), layers=[-1], memory=memory)
             memory = _memory_of(self.encoder, states)
-            reached = _at(states[-1], (here - 1).clamp(min=0))
+            reached = _states_at(states[-1], (here - 1).clamp(min=0))
             last = reached if last is None else torch.where((here > 0)[:, None], reached, last)
         if last is None:
             raise ModelError("There is nothing to read.")
@@ -126,12 +126,12 @@ class SpelledSteps:
         self.words = words
 
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
-        return self.steps.start(self._spelled(batch), capacity)
+        return self.steps.start(self._spell(batch), capacity)
 
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
-        return self.steps.step(self._spelled(batch), memory)
+        return self.steps.step(self._spell(batch), memory)
 
-    def _spelled(self, batch: Batch) -> Batch:
+    def _spell(self, batch: Batch) -> Batch:
         characters = torch.from_numpy(self.words.characters(batch.pieces.cpu().numpy()))
         return Batch(characters.to(batch.pieces.device), batch.lengths)
 
@@ -195,7 +195,7 @@ class Rereading:
                 segments = torch.zeros_like(pieces)
                 segments.scatter_(1, places, pieces.new_tensor(self.segments).expand_as(places))
         states = self.encoder(Batch(pieces, lengths + n_after, segments), layers=[-1])[-1]
-        return scores_of(self.output, _at(states, lengths if n_after else lengths - 1)), memory
+        return scores_of(self.output, _states_at(states, lengths if n_after else lengths - 1)), memory
 
 
 class Querying:
@@ -252,6 +252,6 @@ def _memory_of(encoder: Encoder, states: States) -> Memory:
     return states.memory
 
 
-def _at(states: Tensor, places: Tensor) -> Tensor:
+def _states_at(states: Tensor, places: Tensor) -> Tensor:
     """The state at one place of each row: [R, T, D] and [R] → [R, D]"""
     return states.gather(1, places[:, None, None].expand(-1, 1, states.shape[2]))[:, 0]

@@ -43,15 +43,15 @@ class NGramSteps:
         for place in range(pieces.shape[1]):
             further = self.tables.advance(states, pieces[:, place])
             states = np.where((place < lengths)[:, None], further, states)
-        return self._at(states, torch.from_numpy(lengths), batch)
+        return self._advance(states, torch.from_numpy(lengths), batch)
 
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         if not isinstance(memory, NGramMemory):
             raise ModelError(f"The memory of an n-gram model is its own. Got {type(memory).__name__} instead.")
         states = self.tables.advance(memory.states.cpu().numpy(), batch.pieces[:, 0].cpu().numpy())
-        return self._at(states, memory.lengths + 1, batch)
+        return self._advance(states, memory.lengths + 1, batch)
 
-    def _at(self, states: Ints, lengths: Tensor, batch: Batch) -> tuple[Tensor, Memory]:
+    def _advance(self, states: Ints, lengths: Tensor, batch: Batch) -> tuple[Tensor, Memory]:
         device = batch.pieces.device
         log_probs = torch.from_numpy(self.tables.all_log_probs(states)).float()
         return log_probs.to(device), NGramMemory(lengths.to(device), torch.from_numpy(states).to(device))
@@ -75,14 +75,14 @@ class MixtureSteps:
         self.n_pieces = n_pieces
 
     def start(self, batch: Batch, capacity: int) -> tuple[Tensor, Memory]:
-        return self._mixed([part.start(batch, capacity) for part in self.parts])
+        return self._mix([part.start(batch, capacity) for part in self.parts])
 
     def step(self, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         if not isinstance(memory, MixtureMemory):
             raise ModelError(f"The memory of a mixture is its own. Got {type(memory).__name__} instead.")
-        return self._mixed([part.step(batch, before) for part, before in zip(self.parts, memory.parts, strict=True)])
+        return self._mix([part.step(batch, before) for part, before in zip(self.parts, memory.parts, strict=True)])
 
-    def _mixed(self, results: Sequence[tuple[Tensor, Memory]]) -> tuple[Tensor, Memory]:
+    def _mix(self, results: Sequence[tuple[Tensor, Memory]]) -> tuple[Tensor, Memory]:
         weights = results[0][0].new_tensor(self.weights).log()
         parts = zip(self.parts, results, strict=True)
         each = torch.stack([log_probs_from(part, scores)[:, : self.n_pieces] for part, (scores, _) in parts])

@@ -46,7 +46,7 @@ class Lines:
             self.pieces[row, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
         self.pieces = self.pieces.to(model.device)
         self.lengths = torch.tensor(self.sizes, device=model.device)
-        self.firsts = [self._first(size) for size in self.sizes]
+        self.firsts = [self._first_read(size) for size in self.sizes]
         """Where what is read of each row begins."""
         most = longest + max_new
         self.capacity = len(model.before) + (most if model.room is None else min(most, model.room))
@@ -81,7 +81,7 @@ class Lines:
     def advance(self, chosen: Tensor) -> Tensor:
         """Write one piece per row, `chosen` [R], and read it; scores [R, V] of what follows."""
         if self.stride is not None:
-            self._move([row for row, size in enumerate(self.sizes) if self._first(size + 1) != self.firsts[row]])
+            self._move([row for row, size in enumerate(self.sizes) if self._first_read(size + 1) != self.firsts[row]])
         self.write(chosen)
         scores, self.memory = self.model.next_piece.step(Batch(chosen[:, None]), self.memory)
         return scores
@@ -112,7 +112,7 @@ class Lines:
         self.lengths = self.lengths + 1
         self.sizes = [size + 1 for size in self.sizes]
 
-    def _first(self, size: int) -> int:
+    def _first_read(self, size: int) -> int:
         """Where what is read of a row of this size begins."""
         room = self.model.room
         if room is None or self.stride is None or size <= room:
@@ -124,7 +124,7 @@ class Lines:
         if not rows:
             return
         for row in rows:
-            self.firsts[row] = self._first(self.sizes[row] + 1)
+            self.firsts[row] = self._first_read(self.sizes[row] + 1)
         _, memory = self._reread(rows)
         self.memory = self.memory.put(torch.tensor(rows, device=self.pieces.device), memory)
 

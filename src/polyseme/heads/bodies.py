@@ -89,13 +89,13 @@ class Attentive(nn.Module):
 
     def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
         if second is None or second_mask is None:
-            return self._combined(words, words, _others(mask)), None
+            return self._combine(words, words, _mask_of_others(mask)), None
         return (
-            self._combined(words, second, second_mask[:, None, :]),
-            self._combined(second, words, mask[:, None, :]),
+            self._combine(words, second, second_mask[:, None, :]),
+            self._combine(second, words, mask[:, None, :]),
         )
 
-    def _combined(self, words: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
+    def _combine(self, words: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
         context = attended(words, keys, seen)
         return torch.tanh(self.combine(torch.cat([context, words], dim=-1)))
 
@@ -156,14 +156,14 @@ class Aligned(nn.Module):
     def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
         first = self.reader(self.dropout(words), mask)
         if second is None or second_mask is None:
-            return self._composed(first, attended(first, first, _others(mask)), mask), None
+            return self._compose(first, attended(first, first, _mask_of_others(mask)), mask), None
         other = self.reader(self.dropout(second), second_mask)
         return (
-            self._composed(first, attended(first, other, second_mask[:, None, :]), mask),
-            self._composed(other, attended(other, first, mask[:, None, :]), second_mask),
+            self._compose(first, attended(first, other, second_mask[:, None, :]), mask),
+            self._compose(other, attended(other, first, mask[:, None, :]), second_mask),
         )
 
-    def _composed(self, states: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+    def _compose(self, states: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
         both = torch.cat([states, seen, states - seen, states * seen], dim=-1)
         composed: Tensor = self.compose(self.dropout(torch.relu(self.compare(both))), mask)
         return composed
@@ -190,18 +190,18 @@ class Biattentive(nn.Module):
     def forward(self, words: Tensor, mask: Tensor, second: Tensor | None, second_mask: Tensor | None) -> Texts:
         first = self._read(words, mask)
         if second is None or second_mask is None:
-            return self._integrated(first, attended(first, first, mask[:, None, :]), mask), None
+            return self._integrate(first, attended(first, first, mask[:, None, :]), mask), None
         other = self._read(second, second_mask)
         return (
-            self._integrated(first, attended(first, other, second_mask[:, None, :]), mask),
-            self._integrated(other, attended(other, first, mask[:, None, :]), second_mask),
+            self._integrate(first, attended(first, other, second_mask[:, None, :]), mask),
+            self._integrate(other, attended(other, first, mask[:, None, :]), second_mask),
         )
 
     def _read(self, words: Tensor, mask: Tensor) -> Tensor:
         read: Tensor = self.reader(self.dropout(torch.relu(self.layer(self.dropout(words)))), mask)
         return read
 
-    def _integrated(self, states: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+    def _integrate(self, states: Tensor, context: Tensor, mask: Tensor) -> Tensor:
         both = torch.cat([states, states - context, states * context], dim=-1)
         integrated: Tensor = self.integrate(self.dropout(both), mask)
         return integrated
@@ -259,7 +259,7 @@ def attended(queries: Tensor, keys: Tensor, seen: Tensor) -> Tensor:
     return torch.matmul(shares.to(keys.dtype), keys)
 
 
-def _others(mask: Tensor) -> Tensor:
+def _mask_of_others(mask: Tensor) -> Tensor:
     """[R, W] → [R, W, W]: the words of a text that each of them sees: all but itself."""
     itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
     return mask[:, None, :] & ~itself

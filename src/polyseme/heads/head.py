@@ -61,18 +61,18 @@ class Features:
 
     def to(self, *arguments: Any, **settings: Any) -> Features:
         """As `Tensor.to` moves tensors; only those of floats change their precision."""
-        return self._each(lambda tensor: _moved(tensor, arguments, settings))
+        return self._apply(lambda tensor: _move(tensor, arguments, settings))
 
     def select(self, rows: Tensor) -> Features:
         """The rows at these places, in their order. Groups keep their numbers."""
-        return self._each(lambda tensor: tensor[rows])
+        return self._apply(lambda tensor: tensor[rows])
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Features:
+    def _apply(self, change: Callable[[Tensor], Tensor]) -> Features:
         tensors = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return dataclasses.replace(self, **{name: change(each) for name, each in tensors.items() if each is not None})
 
 
-def _moved(tensor: Tensor, arguments: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
+def _move(tensor: Tensor, arguments: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
     if tensor.is_floating_point():
         return tensor.to(*arguments, **settings)
     arguments = tuple(each for each in arguments if not isinstance(each, torch.dtype))

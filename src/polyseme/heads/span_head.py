@@ -108,7 +108,7 @@ class SpanHead(Head):
             query = self.question(read_out(question, features.second_mask, self.config.readout))
             query = query[:, None].expand_as(words)
             words = torch.cat([words, query, words * query], dim=-1)
-        allowed = self._allowed(features)
+        allowed = self._allowed_words(features)
         whole = features.whole if self.reads_whole else read_out(words, allowed, "mean")
         none = (self.scores if self.none_scores is None else self.none_scores)(whole)
         scores = self.scores(words)
@@ -116,7 +116,7 @@ class SpanHead(Head):
         scores = scores.masked_fill(~allowed[:, :, None], FORBIDDEN)
         return torch.cat([none[:, None].to(scores.dtype), scores], dim=1)
 
-    def _allowed(self, features: Features) -> Tensor:
+    def _allowed_words(self, features: Features) -> Tensor:
         return features.mask if features.passage is None else features.mask & features.passage
 
     def loss(self, features: Features, gold: Tensor) -> Tensor:

@@ -59,13 +59,13 @@ class TextHead(Head):
 
     def forward(self, features: Features) -> Tensor:
         """[R, N]: the log-probability of each text, its end included."""
-        losses = self._written(features, self.texts[None])
+        losses = self._score_texts(features, self.texts[None])
         return -(losses * self.real).sum(-1)
 
     def loss(self, features: Features, gold: Tensor) -> Tensor:
         """Summed over the pieces of the text that should be written: [R]."""
         number, known = self._number(gold)
-        losses = self._written(features, self.texts[number][:, None]).squeeze(1)  # [R, K]
+        losses = self._score_texts(features, self.texts[number][:, None]).squeeze(1)  # [R, K]
         return (losses * self.real[number]).sum(-1) * known
 
     def n_gold(self, gold: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class TextHead(Head):
         probabilities = as_array(torch.softmax(scores, dim=-1))
         return Predictions(labels=probabilities.argmax(-1).tolist(), probabilities=probabilities)
 
-    def _written(self, features: Features, texts: Tensor) -> Tensor:
+    def _score_texts(self, features: Features, texts: Tensor) -> Tensor:
         self.check(features)
         if self.writer is None:
             raise ModelError("A head that writes needs a model with a decoder to write with, and has none.")

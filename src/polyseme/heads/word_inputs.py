@@ -142,7 +142,7 @@ class WordInputs(nn.Module):
         n_words = max([longest or 0, *map(len, rows)])
         flat = [word for row in rows for word in row]
         place = {word: number for number, word in enumerate(dict.fromkeys(flat))}
-        spellings = [self._spelling(word) for word in place]
+        spellings = [self._spell(word) for word in place]
         n_different, n_characters = max(1, len(place)), max([1, *map(len, place)])
         if longest is not None:
             n_different, n_characters = len(rows) * n_words, spelled_room(n_characters)
@@ -157,7 +157,7 @@ class WordInputs(nn.Module):
             spelled[: len(place)][there] = np.concatenate([characters for _, characters in spellings])
         return WordNumbers(*map(torch.from_numpy, (words, real, spelled, which)))
 
-    def _spelling(self, word: str) -> tuple[int, NDArray[np.int64]]:
+    def _spell(self, word: str) -> tuple[int, NDArray[np.int64]]:
         """A word's number in the table, and those of its characters; kept, since words recur in every epoch."""
         spelling = self._spellings.get(word)
         if spelling is None:
@@ -176,11 +176,11 @@ class WordInputs(nn.Module):
             words = words.masked_fill(rare & taken, UNKNOWN)
         vectors = self.words(words)
         if self.characters is not None:
-            vectors = torch.cat([vectors, self._spelled(numbers.spelled)[numbers.which]], dim=-1)
+            vectors = torch.cat([vectors, self._read_characters(numbers.spelled)[numbers.which]], dim=-1)
         known: Tensor = vectors * numbers.mask[:, :, None]
         return known
 
-    def _spelled(self, spelled: Tensor) -> Tensor:
+    def _read_characters(self, spelled: Tensor) -> Tensor:
         """[N, K] → [N, filters]: the largest answer where a filter touches at least one character."""
         assert self.characters is not None
         real = spelled != PADDING

@@ -188,16 +188,16 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def _left(line: KeywordLine) -> list[str]:
+def _left_context(line: KeywordLine) -> list[str]:
     """The words before the match, the nearest first."""
     return _words(line.text[: line.start])[::-1][:_SORTED_WORDS]
 
 
-def _right(line: KeywordLine) -> list[str]:
+def _right_context(line: KeywordLine) -> list[str]:
     return _words(line.text[line.end :])[:_SORTED_WORDS]
 
 
-SIDES: Mapping[str, Callable[[KeywordLine], list[str]]] = {"left": _left, "right": _right}
+SIDES: Mapping[str, Callable[[KeywordLine], list[str]]] = {"left": _left_context, "right": _right_context}
 """By the name of an order: the words that lines are sorted by."""
 
 

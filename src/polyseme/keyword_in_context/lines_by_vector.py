@@ -60,7 +60,7 @@ def sorted_lines(
     warn_unread(embedder.tally)
     if not collected.lines:
         refuse_no_match(query, source, name, match, reading)
-    lines, vectors = _drawn(collected, options.sample, options.seed)
+    lines, vectors = _sample_lines(collected, options.sample, options.seed)
     explanation = ""
     if marked is not None:
         mean = vectors.mean(axis=0) if len(vectors) >= MIN_CENTERED else None
@@ -130,7 +130,7 @@ class _Collected:
         self._n_places = []
 
 
-def _drawn(collected: _Collected, sample: int | None, seed: int) -> tuple[list[KeywordLine], Floats]:
+def _sample_lines(collected: _Collected, sample: int | None, seed: int) -> tuple[list[KeywordLine], Floats]:
     """The lines and their vectors at length 1, or a sample of them, in order."""
     vectors = unit(np.stack(collected.vectors))
     if sample is None or sample >= len(collected.lines):

@@ -60,7 +60,7 @@ def set_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, 
     lines: list[Line] = []
     for each, theirs in zip(sets, scores, strict=True):
         margins = _margins(theirs)
-        groups = _grouped(each.levels, [pair.groups for pair in each.pairs], margins, parent=each.name)
+        groups = _group_lines(each.levels, [pair.groups for pair in each.pairs], margins, parent=each.name)
         direct = [line for line in groups if line.depth == 1]
         lines += [Line("set", each.name, len(margins), _figures(margins, direct)), *groups]
     return Figures(columns=COLUMNS, lines=lines, baseline=0.5, items=pair_items(sets, scores))
@@ -78,7 +78,7 @@ def babylm_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[floa
     lines: list[Line] = []
     for each, theirs in zip(sets, scores, strict=True):
         margins = _margins(theirs)
-        groups = _grouped(each.levels, [pair.groups for pair in each.pairs], margins, parent=each.name)
+        groups = _group_lines(each.levels, [pair.groups for pair in each.pairs], margins, parent=each.name)
         paradigms = [line for line in groups if line.depth == len(each.levels)]
         direct = [line for line in groups if line.depth == 1]
         figures = {**_figures(margins, direct), **_mean_over(paradigms)}
@@ -107,13 +107,13 @@ def pair_lines(sets: Sequence[PairSet], margins: Sequence[Floats]) -> list[Line]
         prefix = (each.name,) if several else ()
         levels = (("set",) if several else ()) + each.levels
         paths = [prefix + pair.groups for pair in each.pairs]
-        lines += _grouped(levels, paths, theirs)
+        lines += _group_lines(levels, paths, theirs)
     below = [line for line in lines if line.depth == 1]
     every = np.concatenate(list(margins)) if margins else np.zeros(0)
     return [Line("all", "all", len(every), _figures(every, below)), *lines]
 
 
-def _grouped(
+def _group_lines(
     levels: Sequence[str], paths: Sequence[tuple[str, ...]], margins: Floats, depth: int = 1, parent: str = ""
 ) -> list[Line]:
     """A line for each group, wide ones first, each followed by those within it."""
@@ -124,7 +124,7 @@ def _grouped(
     for name in dict.fromkeys(names.tolist()):
         of_it = np.flatnonzero(names == name)
         shorter = [paths[place][1:] for place in of_it.tolist()]
-        within = _grouped(levels[1:], shorter, margins[of_it], depth + 1, name)
+        within = _group_lines(levels[1:], shorter, margins[of_it], depth + 1, name)
         direct = [line for line in within if line.depth == depth + 1]
         lines += [Line(levels[0], name, len(of_it), _figures(margins[of_it], direct), parent, depth), *within]
     return lines

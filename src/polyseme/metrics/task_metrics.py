@@ -253,13 +253,13 @@ def _spans(tags: tuple[str, ...]) -> frozenset[Span]:
 def word_accuracy(gold: Labels, predicted: Labels, labels: Sequence[Any] = ()) -> float:
     """The share of words whose tag is right."""
     right = sum(
-        one == other for ours, theirs in zip(gold, predicted, strict=True) for one, other in _together(ours, theirs)
+        one == other for ours, theirs in zip(gold, predicted, strict=True) for one, other in _pair_up(ours, theirs)
     )
     n = sum(len(each) for each in gold)
     return right / n if n else 0.0
 
 
-def _together(ours: Sequence[str], theirs: Sequence[str]) -> zip[tuple[str, str]]:
+def _pair_up(ours: Sequence[str], theirs: Sequence[str]) -> zip[tuple[str, str]]:
     if len(ours) != len(theirs):
         raise InputError(f"A sentence has {len(ours)} gold tags and {len(theirs)} predicted ones.")
     return zip(ours, theirs, strict=True)

@@ -94,7 +94,7 @@ def count_ngrams(
     suffixes: list[Ints] = []
     begins = np.zeros(n_pieces, np.bool_)  # unigrams are words that come next: none begins a text
     for n in range(2, order + 1):
-        own, occurrences = _merged(_runs(stream, numbers, n_pieces, arrays), arrays)
+        own, occurrences = _merge_runs(_runs(stream, numbers, n_pieces, arrays), arrays)
         suffix, first = arrays.new(len(own), np.int64), arrays.new(len(own), np.bool_)
         continuations = arrays.new(len(counts[-1]), np.int64)
         for block in blocks(len(own)):
@@ -149,7 +149,7 @@ def _runs(stream: NDArray[Any], numbers: Ints, n_pieces: int, arrays: Arrays) ->
     return runs
 
 
-def _merged(runs: Sequence[tuple[Ints, Ints]], arrays: Arrays) -> tuple[Ints, Ints]:
+def _merge_runs(runs: Sequence[tuple[Ints, Ints]], arrays: Arrays) -> tuple[Ints, Ints]:
     """The different keys of all runs, sorted, and how often each occurs in all."""
     if len(runs) == 1:
         return runs[0]

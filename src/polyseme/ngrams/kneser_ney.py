@@ -40,7 +40,7 @@ def estimate(counts: NGramCounts, events: NDArray[np.bool_], discounts: Sequence
     `events` [V] are the pieces that may come next: all but those that begin texts, pad rows or mask.
     """
     unigrams = np.asarray(counts.counts[0])
-    taken, total = _taken(unigrams, discounts[0]), unigrams.sum()
+    taken, total = _choose_discounts(unigrams, discounts[0]), unigrams.sum()
     below: Floats = np.where(events, (unigrams - taken) / total + taken.sum() / total / events.sum(), 0.0)
     log_probs, backoffs = [_logarithm(below)], []
     for order in range(2, counts.order + 1):
@@ -49,7 +49,7 @@ def estimate(counts: NGramCounts, events: NDArray[np.bool_], discounts: Sequence
         for block in blocks(len(keys)):
             contexts = keys[block] // counts.n_pieces
             first, last = int(contexts[0]), int(contexts[-1]) + 1
-            taken = _taken(own[block], discounts[order - 1])
+            taken = _choose_discounts(own[block], discounts[order - 1])
             totals[first:last] += np.bincount(contexts - first, own[block])
             gammas[first:last] += np.bincount(contexts - first, taken)
         for block in blocks(len(below)):
@@ -58,7 +58,7 @@ def estimate(counts: NGramCounts, events: NDArray[np.bool_], discounts: Sequence
         probabilities, theirs = (counts.arrays.new(len(keys), np.float64) for _ in range(2))
         for block in blocks(len(keys)):
             contexts = keys[block] // counts.n_pieces
-            discounted = (own[block] - _taken(own[block], discounts[order - 1])) / totals[contexts]
+            discounted = (own[block] - _choose_discounts(own[block], discounts[order - 1])) / totals[contexts]
             probabilities[block] = discounted + gammas[contexts] * below[suffixes[block]]
             theirs[block] = np.log(probabilities[block])
         for block in blocks(len(below)):
@@ -75,7 +75,7 @@ def _logarithm(numbers: Floats) -> Floats:
     return logarithms
 
 
-def _taken(counts: Ints, discounts: Sequence[float]) -> Floats:
+def _choose_discounts(counts: Ints, discounts: Sequence[float]) -> Floats:
     """The discount of each count; nothing is taken of nothing."""
     return np.array([0.0, *discounts])[np.minimum(counts, len(discounts))]
 

@@ -100,10 +100,10 @@ class NGramTables:
             contexts = states[:, k]
             numbers = self._find(k + 2, contexts, pieces)
             backed_off = log_probs + np.where(contexts < 0, 0.0, self.backoffs[k][contexts])
-            log_probs = np.where(numbers < 0, backed_off, self._at(k + 2, numbers))
+            log_probs = np.where(numbers < 0, backed_off, self._look_up(k + 2, numbers))
         return log_probs
 
-    def _at(self, order: int, numbers: Ints) -> Floats:
+    def _look_up(self, order: int, numbers: Ints) -> Floats:
         own = self.log_probs[order - 1]
         return own[numbers] if len(own) else np.zeros(len(numbers))
 

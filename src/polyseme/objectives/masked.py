@@ -198,7 +198,7 @@ class Masked(WithMaskRate):
             places, real = places_of(chosen, width)
             treatment = uniform(keys, "treatment", width)
         arrays = {
-            **shared_arrays(rows, self._treated(rows.pieces, places, real, treatment, keys)),
+            **shared_arrays(rows, self._treat(rows.pieces, places, real, treatment, keys)),
             **target_arrays(rows.pieces, places, real),
             **boundaries,
         }
@@ -215,7 +215,7 @@ class Masked(WithMaskRate):
             counts["next"] = float(is_pair.sum())
         return Example(arrays, counts)
 
-    def _treated(
+    def _treat(
         self,
         pieces: NDArray[np.int64],
         places: NDArray[np.int64],

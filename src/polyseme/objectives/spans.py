@@ -135,12 +135,12 @@ class Spans(BaseObjective):
         noise = self.noise(text.shape[1])
         taken = noise_mask(rows.keys, text.shape[1], noise)
         sentinels = np.array(self.sentinels[: noise.spans], np.int64)
-        pieces = self._ended(_with_sentinels(text, taken, sentinels))
-        targets = self._ended(_with_sentinels(text, ~taken, sentinels))
+        pieces = self._append_end(_with_sentinels(text, taken, sentinels))
+        targets = self._append_end(_with_sentinels(text, ~taken, sentinels))
         arrays = {"pieces": pieces.astype(np.int32), "targets": targets.astype(np.int32)}
         return Example(arrays, {self.name: float(targets.size)})
 
-    def _ended(self, pieces: Ints) -> Ints:
+    def _append_end(self, pieces: Ints) -> Ints:
         return np.pad(pieces, ((0, 0), (0, 1)), constant_values=self.vocabulary.specials["end"])
 
     def nets(self, bundle: Bundle) -> nn.Module:

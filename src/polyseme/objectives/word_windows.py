@@ -129,9 +129,9 @@ class NegativeSampling(WordObjective):
         noise = np.minimum(np.searchsorted(self._noise_ends, drawn, side="right"), self._last_noise)
         missing = n_blocks * self.block - n
         arrays = {
-            "words": _filled(pieces, missing, 0),
-            "documents": _filled(documents, missing, -1),
-            "reach": _filled(reach, missing, 0),
+            "words": _pad_columns(pieces, missing, 0),
+            "documents": _pad_columns(documents, missing, -1),
+            "reach": _pad_columns(reach, missing, 0),
             "noise": noise.reshape(len(noise), n_blocks, self.shared_negatives).astype(np.int32),
         }
         return Example(arrays, {self.name: float(self.n_targets(n_contexts(documents, reach, self.window)))})
@@ -201,7 +201,7 @@ def trained_vectors(bundle: Bundle, table: Tensor, words: Ints) -> Bundle:
     return Bundle(family=bundle.family, encoder=encoder, outputs={}, tokenizer=tokenizer)
 
 
-def _filled(numbers: Ints, n: int, value: int) -> NDArray[np.int32]:
+def _pad_columns(numbers: Ints, n: int, value: int) -> NDArray[np.int32]:
     """The same with `n` more columns."""
     small = numbers.astype(np.int32)
     return np.pad(small, ((0, 0), (0, n)), constant_values=value) if n else small

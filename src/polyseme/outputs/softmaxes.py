@@ -240,29 +240,29 @@ class ClusteredOutput(Output):
     def loss(self, states: Tensor, targets: Tensor) -> Tensor:
         cutoffs = [low for low, _ in self.bounds[1:]]
         return clustered_losses(
-            self._first(states), lambda rows, number: self._within(states[rows], number), cutoffs, targets
+            self._first_log_probs(states), lambda rows, number: self._within(states[rows], number), cutoffs, targets
         )
 
     def log_probs(self, states: Tensor) -> Tensor:
-        first = self._first(states)
+        first = self._first_log_probs(states)
         end = self.bounds[0][1]
         others = [
             first[:, end + number - 1, None] + self._within(states, number) for number in range(1, len(self.bounds))
         ]
         return torch.cat([first[:, :end], *others], dim=1)
 
-    def _first(self, states: Tensor) -> Tensor:
+    def _first_log_probs(self, states: Tensor) -> Tensor:
         """[N, pieces of the first cluster + other clusters]"""
         table, bias = self._cluster(0)
         if self.cluster_table is not None and self.cluster_bias is not None:
             table, bias = torch.cat([table, self.cluster_table]), torch.cat([bias, self.cluster_bias])
-        return single_precision(F.linear(self._mapped(states, 0), table, bias)).log_softmax(dim=-1)
+        return single_precision(F.linear(self._map_states(states, 0), table, bias)).log_softmax(dim=-1)
 
     def _within(self, states: Tensor, number: int) -> Tensor:
         """[N, pieces of the cluster], given that it is this one."""
-        return single_precision(F.linear(self._mapped(states, number), *self._cluster(number))).log_softmax(dim=-1)
+        return single_precision(F.linear(self._map_states(states, number), *self._cluster(number))).log_softmax(dim=-1)
 
-    def _mapped(self, states: Tensor, number: int) -> Tensor:
+    def _map_states(self, states: Tensor, number: int) -> Tensor:
         return states if self.maps is None else states @ self.maps[number]
 
     def _cluster(self, number: int) -> tuple[Tensor, Tensor]:

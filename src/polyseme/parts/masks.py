@@ -80,7 +80,7 @@ class Order:
     rank: Tensor
 
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
-        rank_q, rank_k = _at(self.rank, q)[:, :, None], _at(self.rank, k)[:, None, :]
+        rank_q, rank_k = _numbers_at(self.rank, q)[:, :, None], _numbers_at(self.rank, k)[:, None, :]
         earlier = rank_k <= rank_q if stream == "self" else rank_k < rank_q
         return earlier | (k < 0)[:, None, :]
 
@@ -92,7 +92,7 @@ class SameDocument:
     documents: Tensor
 
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
-        same = _at(self.documents, q)[:, :, None] == _at(self.documents, k)[:, None, :]
+        same = _numbers_at(self.documents, q)[:, :, None] == _numbers_at(self.documents, k)[:, None, :]
         return same & (k >= 0)[:, None, :]
 
 
@@ -107,7 +107,7 @@ class OwnSource:
     source_documents: Tensor
 
     def allowed(self, q: Tensor, k: Tensor, stream: Stream) -> Tensor | None:
-        return _at(self.documents, q)[:, :, None] == _at(self.source_documents, k)[:, None, :]
+        return _numbers_at(self.documents, q)[:, :, None] == _numbers_at(self.source_documents, k)[:, None, :]
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Given:
         return seen | (k < 0)[:, None, :]
 
 
-def _at(numbers: Tensor, places: Tensor) -> Tensor:
+def _numbers_at(numbers: Tensor, places: Tensor) -> Tensor:
     """What `numbers` [R, T] are at `places` [R or 1, n]: [R, n]; a memory's places have those of the first piece."""
     return numbers.gather(1, places.clamp(min=0).expand(numbers.shape[0], -1))
 

@@ -66,12 +66,12 @@ class Distances:
         sizes = [self.in_turn, by_distance.shape[2] - self.in_turn]
         shifted, others = by_distance.split(sizes, dim=2)
         if not sizes[1]:
-            return self._shifted(shifted)
+            return self._shift(shifted)
         if not sizes[0]:
-            return self._picked(others)
-        return torch.cat([self._shifted(shifted), self._picked(others)], dim=2)
+            return self._pick(others)
+        return torch.cat([self._shift(shifted), self._pick(others)], dim=2)
 
-    def _shifted(self, by_distance: Tensor) -> Tensor:
+    def _shift(self, by_distance: Tensor) -> Tensor:
         """Runs of queries in turn, each of which begins n - 1 numbers after the one before: no number is moved."""
         n_queries, n = by_distance.shape[2:]
         begin = n_queries - 1
@@ -79,7 +79,7 @@ class Distances:
         runs: Tensor = from_first.unflatten(2, (n_queries, n - 1))[..., : self.n_keys]
         return runs
 
-    def _picked(self, by_distance: Tensor) -> Tensor:
+    def _pick(self, by_distance: Tensor) -> Tensor:
         """Runs of queries anywhere."""
         first = self.first[:, None, self.in_turn :, None]
         row = first + torch.arange(self.n_keys, device=first.device)

@@ -18,7 +18,7 @@ from triton.language.extra import cuda
 
 
 @triton.jit
-def _activated(y, KIND: tl.constexpr):
+def _activate(y, KIND: tl.constexpr):
     """Each activation of `parts.feed_forward`, in single precision."""
     if KIND == "gelu":
         y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))
@@ -37,7 +37,7 @@ def _activated(y, KIND: tl.constexpr):
 
 
 @triton.jit
-def _rounded(y, like):
+def _round_like(y, like):
     """Rounded as a tensor of `like` would be."""
     return y.to(like.dtype.element_ty).to(tl.float32)
 
@@ -62,7 +62,7 @@ def _mean_and_spread(x, rows, is_row, epsilon, WIDTH: tl.constexpr, BLOCK: tl.co
 
 
 @triton.jit
-def _normed(part, mean, spread, norm_weight, norm_bias, columns, there, NORM_BIAS: tl.constexpr):
+def _normalize(part, mean, spread, norm_weight, norm_bias, columns, there, NORM_BIAS: tl.constexpr):
     """Part of rows, [rows, columns], with scale and shift."""
     part = (part - mean[:, None]) * spread[:, None]
     part = part * tl.load(norm_weight + columns, mask=there, other=0.0).to(tl.float32)[None, :]
@@ -113,16 +113,16 @@ def _finish(
         y += tl.load(bias + n, mask=is_result, other=0.0).to(tl.float32)[None, :]
         if GATED:
             up += tl.load(bias + N + n, mask=is_result, other=0.0).to(tl.float32)[None, :]
-    y = _rounded(y, out)
+    y = _round_like(y, out)
     if ACTIVATION != "none":
-        y = _rounded(_activated(y, ACTIVATION), out)
+        y = _round_like(_activate(y, ACTIVATION), out)
     if GATED:
-        y = _rounded(y * _rounded(up, out), out)
+        y = _round_like(y * _round_like(up, out), out)
     if RESIDUAL != "":
         added = tl.load(residual + rows[:, None] * N + n[None, :], mask=there, other=0.0).to(tl.float32)
         if RESIDUAL == "normed":
             mean, spread = _mean_and_spread(residual, rows, is_row, epsilon, N, STATISTICS, NORM)
-            added = _rounded(_normed(added, mean, spread, norm_weight, norm_bias, n, is_result, NORM_BIAS), out)
+            added = _round_like(_normalize(added, mean, spread, norm_weight, norm_bias, n, is_result, NORM_BIAS), out)
         y += added
     if END == "write":
         tl.store(out + rows[:, None] * N + n[None, :], y.to(out.dtype.element_ty), mask=there)
@@ -227,10 +227,10 @@ def product(
                     mean = mean * 0.0
                 centered = tl.where(is_input[None, :], inputs - mean[:, None], 0.0)
                 spread = 1.0 / tl.sqrt(tl.sum(centered * centered, axis=1) / K + epsilon)
-                inputs = _normed(inputs, mean, spread, norm_weight, norm_bias, k, is_input, NORM_BIAS)
-                inputs = _rounded(inputs, x)
+                inputs = _normalize(inputs, mean, spread, norm_weight, norm_bias, k, is_input, NORM_BIAS)
+                inputs = _round_like(inputs, x)
             if SCALED:
-                inputs = _rounded(inputs * scale, x)
+                inputs = _round_like(inputs * scale, x)
             y = tl.sum(matrix.to(tl.float32) * inputs, axis=1)[None, :]  # [1, BLOCK_N]
             up = y
             if GATED:
@@ -261,7 +261,7 @@ def product(
             matrix = tl.load(places + k[None, :], mask=there, other=0.0)
             if NORM != "none":
                 inputs = inputs.to(tl.float32)
-                inputs = _normed(inputs, mean, spread, norm_weight, norm_bias, k, is_input, NORM_BIAS)
+                inputs = _normalize(inputs, mean, spread, norm_weight, norm_bias, k, is_input, NORM_BIAS)
                 inputs = inputs.to(x.dtype.element_ty)
             if SCALED:
                 inputs = (inputs.to(tl.float32) * scale).to(x.dtype.element_ty)

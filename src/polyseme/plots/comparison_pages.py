@@ -153,7 +153,7 @@ def word_page(shown: ComparedWord) -> str:
             "".join(_sense(each, shown.corpora) for each in shown.shared_senses),
             "</div></div>",
             *(f'<p class="faint">{escaped(note)}</p>' for note in shown.notes),
-            data(_spoken(shown)),
+            data(_details(shown)),
         ]
     )
     title = f"{shown.word} in {shown.corpora[0]} and {shown.corpora[1]}"
@@ -173,7 +173,7 @@ def _legend(shown: ComparedWord) -> str:
     )
 
 
-def _drawn(shown: ComparedWord) -> list[int]:
+def _drawing_order(shown: ComparedWord) -> list[int]:
     """The uses whose points are drawn, in random order, so that neither corpus covers the other."""
     step = -(-len(shown.uses) // MOST_POINTS)
     drawn: list[int] = np.random.default_rng(0).permutation(len(shown.uses))[::step].tolist()
@@ -181,7 +181,7 @@ def _drawn(shown: ComparedWord) -> list[int]:
 
 
 def _map(shown: ComparedWord) -> str:
-    drawn = _drawn(shown)
+    drawn = _drawing_order(shown)
     places = on_page(np.asarray(shown.points)[drawn])
     radius = float(np.clip(120 / np.sqrt(len(drawn)), 3.0, 7.0))
     circles = "".join(
@@ -202,11 +202,11 @@ def _map(shown: ComparedWord) -> str:
     )
 
 
-def _spoken(shown: ComparedWord) -> dict[str, Any]:
+def _details(shown: ComparedWord) -> dict[str, Any]:
     """What the script shows of each point."""
     uses = [
         [shown.corpus[at], shown.senses[at], *shown.uses[at][1].keyword(WHOLE), shown.uses[at][0]]
-        for at in _drawn(shown)
+        for at in _drawing_order(shown)
     ]
     return {"names": shown.corpora, "colors": CORPUS_COLORS, "uses": uses}
 

@@ -127,16 +127,16 @@ class TaskPage:
 def task_page(shown: TaskPage) -> str:
     """The page, self-contained and without scripts."""
     sections = [
-        _section("Scores", _beside([_scores(each) for each in shown.scores])),
+        _section("Scores", _side_by_side([_scores(each) for each in shown.scores])),
         _section("Several models", _table(shown.ensemble) if shown.ensemble else ""),
         _section("Learning curve", "" if shown.shares is None else _shares(shown.shares)),
-        _section("Learning", _beside([_curves(each) for each in shown.curves])),
+        _section("Learning", _side_by_side([_curves(each) for each in shown.curves])),
         _section("Shares of the layers", "" if shown.mix is None else _mix(shown.mix)),
         _section("Confusions", "" if shown.confusion is None else confusion_table(shown.confusion)),
         _section(_errors_heading(shown), "".join(map(_error, shown.errors))),
         _section(
             "Settings and cost" if shown.cost else "Settings",
-            _beside([_pairs(each) for each in (shown.settings, shown.cost) if each]),
+            _side_by_side([_pairs(each) for each in (shown.settings, shown.cost) if each]),
         ),
     ]
     body = "\n".join(
@@ -154,7 +154,7 @@ def _section(heading: str, content: str) -> str:
     return f"<section><h2>{escaped(heading)}</h2>{content}</section>" if content else ""
 
 
-def _beside(parts: Sequence[str]) -> str:
+def _side_by_side(parts: Sequence[str]) -> str:
     columns = [f"<div>{part}</div>" for part in parts if part]
     return f'<div class="beside">{"".join(columns)}</div>' if columns else ""
 
@@ -170,21 +170,21 @@ def _scores(scores: SeedScores) -> str:
     if len(values) > 1:
         spread = statistics.stdev(values.values())
         facts[0] = f"median {facts[0]}"
-        facts += [f"from {_hundred(low)} to {_hundred(high)} (best)", f"standard deviation {_hundred(spread)}"]
+        facts += [f"from {_percent(low)} to {_percent(high)} (best)", f"standard deviation {_percent(spread)}"]
     unscored = len(scores.values) - len(values)
     hollow = " (hollow)" if len(values) > 1 else ""
     facts += [f"{len(scores.failed)} failed to learn{hollow}"] if scores.failed else []
     facts += [f"{unscored} not scored"] if unscored else []
     if scores.baseline is not None:
         answers = f" ({scores.baseline_name})" if scores.baseline_name else ""
-        facts.append(f"baseline{answers} {_hundred(scores.baseline)}")
+        facts.append(f"baseline{answers} {_percent(scores.baseline)}")
     dots = [
-        Dot(f"seed {seed}: {_hundred(value)}", 100 * value, hollow=seed in scores.failed)
+        Dot(f"seed {seed}: {_percent(value)}", 100 * value, hollow=seed in scores.failed)
         for seed, value in values.items()
     ]
     chart = dots_chart(dots, median=100 * middle, label=f"{scores.metric} by seed") if len(values) > 1 else ""
     note = f'<p class="faint">{escaped(scores.note)}</p>' if scores.note else ""
-    return f'{heading}<p><span class="big">{_hundred(middle)}</span> {escaped("; ".join(facts))}</p>{chart}{note}'
+    return f'{heading}<p><span class="big">{_percent(middle)}</span> {escaped("; ".join(facts))}</p>{chart}{note}'
 
 
 def _shares(shares: LearningCurve) -> str:
@@ -234,14 +234,13 @@ def _errors_heading(shown: TaskPage) -> str:
 
 
 def _error(error: TaskError) -> str:
-    sure = "" if error.probability is None else f", at {_hundred(error.probability)}%"
+    sure = "" if error.probability is None else f", at {_percent(error.probability)}%"
     place = f'<span class="faint">{escaped(error.place)}</span>'
     if error.words:
         n_wrong = sum(gold != predicted for _, gold, predicted in error.words)
         summary = f'<div class="summary">{n_wrong} of {len(error.words)} tags are wrong {place}</div>'
-        return (
-            f'<div class="error">{summary}<div class="text" dir="auto">{"".join(map(_tagged, error.words))}</div></div>'
-        )
+        words = "".join(map(_tagged_word, error.words))
+        return f'<div class="error">{summary}<div class="text" dir="auto">{words}</div></div>'
     summary = (
         f'<div class="summary"><span class="wrong">{escaped(error.predicted)}</span>{sure}; right is '
         f'<span class="right">{escaped(error.gold)}</span> {place}</div>'
@@ -250,7 +249,7 @@ def _error(error: TaskError) -> str:
     return f'<div class="error">{summary}{"".join(texts)}</div>'
 
 
-def _tagged(word: tuple[str, str, str]) -> str:
+def _tagged_word(word: tuple[str, str, str]) -> str:
     spelled, gold, predicted = map(escaped, word)
     if gold == predicted:
         return f'<span class="tagged">{spelled}<small>{gold}</small></span>'
@@ -259,7 +258,9 @@ def _tagged(word: tuple[str, str, str]) -> str:
 
 
 def _pairs(settings: Mapping[str, Any]) -> str:
-    rows = [f"<dt>{escaped(str(name))}</dt><dd>{escaped(_formatted(value))}</dd>" for name, value in settings.items()]
+    rows = [
+        f"<dt>{escaped(str(name))}</dt><dd>{escaped(_format_value(value))}</dd>" for name, value in settings.items()
+    ]
     return f"<dl>{''.join(rows)}</dl>"
 
 
@@ -271,11 +272,11 @@ def _name(metric: str) -> str:
     return metric.replace("_", " ")
 
 
-def _hundred(share: float) -> str:
+def _percent(share: float) -> str:
     return f"{100 * share:.1f}".replace("-", "−")
 
 
-def _formatted(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A setting as text."""
     if value is None:
         return "–"
@@ -288,7 +289,7 @@ def _formatted(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_formatted(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_format_value(each)}" for name, each in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_formatted, value))
+        return ", ".join(map(_format_value, value))
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -32,7 +32,7 @@ path { fill: none; stroke-width: 1.8; stroke-linejoin: round }
 
 def learning_curve(training: Points, held_out: Points, *, unigram_entropy: float | None, title: str) -> str:
     """Loss in nats against pieces read: in training, on held-out text, and of knowing frequencies only (dashed)."""
-    training, held_out = _thinned(_finite(training)), _finite(held_out)
+    training, held_out = _thin_out(_finite(training)), _finite(held_out)
     every = [*training, *held_out]
     heights = [height for _, height in every] + ([] if unigram_entropy is None else [unigram_entropy])
     right = max((at for at, _ in every), default=1.0)
@@ -77,7 +77,7 @@ def _finite(points: Points) -> list[tuple[float, float]]:
     return [(at, height) for at, height in points if math.isfinite(at) and math.isfinite(height)]
 
 
-def _thinned(points: Points) -> list[tuple[float, float]]:
+def _thin_out(points: Points) -> list[tuple[float, float]]:
     """Means of so many points each that few are left."""
     size = math.ceil(len(points) / _MOST_POINTS) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]

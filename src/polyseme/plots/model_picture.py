@@ -98,7 +98,7 @@ def _grids(grids: Sequence[PieceGrid], y: float) -> tuple[list[str], float]:
     """As many beside each other as there is room for."""
     n_pieces = max(len(grid.pieces) for grid in grids)
     named = n_pieces <= _FEW
-    names_wide = 6.4 * max((len(_short(piece)) for grid in grids for piece in grid.pieces), default=0) if named else 0
+    names_wide = 6.4 * max((len(_shorten(piece)) for grid in grids for piece in grid.pieces), default=0) if named else 0
     names_high = 0.75 * names_wide + 8 if named else 0
     cell = _GRID / n_pieces
     wide, high = names_wide + 12 + _GRID + 16, names_high + 24 + _GRID + 14
@@ -109,7 +109,7 @@ def _grids(grids: Sequence[PieceGrid], y: float) -> tuple[list[str], float]:
         top = y + high * (number // across) + 20 + names_high
         parts.append(svg_text(x, top - names_high - 6, grid.title))
         if named:
-            for place, piece in enumerate(map(_short, grid.pieces)):
+            for place, piece in enumerate(map(_shorten, grid.pieces)):
                 middle = (place + 0.5) * cell
                 parts.append(svg_text(x - 5, top + middle + 4, piece, "small", anchor="end"))
                 at = f"{x + middle + 3:.1f} {top - 5:.1f}"
@@ -120,7 +120,7 @@ def _grids(grids: Sequence[PieceGrid], y: float) -> tuple[list[str], float]:
     return parts, y + high * math.ceil(len(grids) / across)
 
 
-def _short(piece: str) -> str:
+def _shorten(piece: str) -> str:
     return piece if len(piece) <= _NAME else f"{piece[: _NAME - 1]}…"
 
 

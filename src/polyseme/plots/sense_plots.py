@@ -123,7 +123,7 @@ def senses_figure(shown: SenseMap, *, n_examples: int = 4) -> Figure:
     column = _MARGIN + _MAP + _GAP + _INDENT + max(page.measure(before, size=_SMALL) for before, _, _ in every)
     rest = max(page.measure(word, "bold", _SMALL) + page.measure(after, size=_SMALL) for _, word, after in every)
     width = max(column + rest, _MARGIN + _MAP + _GAP + 3.0 + names) + _MARGIN
-    explanation = _wrapped(shown.explanation, width - 2 * _MARGIN, page)
+    explanation = _wrap(shown.explanation, width - 2 * _MARGIN, page)
     top = 0.98 + _LINE * len(explanation)
     n_lines = sum(len(keywords) + 2 for keywords in examples)
     page.resize(width, top + max(_MAP, _LINE * n_lines) + _MARGIN)
@@ -182,7 +182,7 @@ def _write_senses(page: FigurePage, shown: SenseMap, examples: list[list[Keyword
         top += 2 * _LINE
 
 
-def _wrapped(text: str, width: float, page: FigurePage) -> list[str]:
+def _wrap(text: str, width: float, page: FigurePage) -> list[str]:
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word

@@ -71,12 +71,12 @@ class SimilarityTable:
 
         beside = room(sum(map_widths))
         if beside >= min(_LEAST_CONTEXT, self._context):
-            yield _beside(self._sentences(beside), in_context, alone)
+            yield _side_by_side(self._sentences(beside), in_context, alone)
         else:
             below = Table.grid()
             below.add_row(in_context)
             below.add_row(Padding(alone, (1, 0, 0, 0)))
-            yield _beside(self._sentences(max(room(max(map_widths)), _FEWEST)), below)
+            yield _side_by_side(self._sentences(max(room(max(map_widths)), _FEWEST)), below)
 
     def _sentences(self, room: int) -> Table:
         keywords = [shown_keyword(use.keyword(min(room, self._context) - 1)) for use in self._one.uses]
@@ -112,7 +112,7 @@ def _number_width(n_uses: int) -> int:
     return len(str(n_uses)) + 1
 
 
-def _beside(*parts: Table) -> Table:
+def _side_by_side(*parts: Table) -> Table:
     grid = Table.grid(padding=(0, _GAP, 0, 0))
     grid.add_row(*parts)
     return grid

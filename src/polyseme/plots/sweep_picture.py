@@ -96,7 +96,7 @@ def sweep_charts(settings: Sequence[str], figures: Sequence[PictureFigure]) -> l
 def _panel(settings: Sequence[str], figure: PictureFigure) -> _Panel:
     axis = _number_axis(settings, figure.points)
     if axis is not None:
-        others = list(dict.fromkeys(_others(point, axis) for point in figure.points))
+        others = list(dict.fromkeys(_other_settings(point, axis) for point in figure.points))
         if len(others) <= MOST_CURVES:
             return _curves(figure, axis, others)
     return _list(figure)
@@ -112,7 +112,7 @@ def _number_axis(settings: Sequence[str], points: Sequence[PicturePoint]) -> str
     return None
 
 
-def _others(point: PicturePoint, axis: str) -> str:
+def _other_settings(point: PicturePoint, axis: str) -> str:
     others = {name: value for name, value in point.settings.items() if name != axis}
     return ", ".join(str(value) if name == "row" else f"{name}={value}" for name, value in others.items())
 
@@ -137,7 +137,7 @@ def _curves(figure: PictureFigure, axis: str, groups: Sequence[str]) -> _Panel:
     for number, group in enumerate(groups):
         color, aside = f'stroke="{group_color(number)}"', _ASIDE * (number - (len(groups) - 1) / 2)
         across = Scale(low, high, first + aside, last + aside)
-        points = [point for point in figure.points if _others(point, axis) == group]
+        points = [point for point in figure.points if _other_settings(point, axis) == group]
         points.sort(key=lambda point: float(point.settings[axis]))
         line = [(at(float(point.settings[axis])), point.mean) for point in points]
         parts.append(svg_path(line, across, up, color))

@@ -74,13 +74,13 @@ def prune_heads(
     order: list[HeadPlace] = []
     requested, current = bundle, bundle
     for n in numbers:
-        order += _next(subject, current, importance, n - len(order), plan)
+        order += _choose_heads(subject, current, importance, n - len(order), plan)
         current = without_heads(bundle, order)
         points.append(_point(subject, current, n, total))
         if n == n_remove:
             requested, removed = current, list(order)
         steps.done()
-    single = _single(subject, bundle, attentions, steps) if plan.each_head else ()
+    single = _measure_single_heads(subject, bundle, attentions, steps) if plan.each_head else ()
     report = PruningReport(
         model=name,
         measured=subject.description,
@@ -97,7 +97,7 @@ def prune_heads(
     return Pruned(requested, report)
 
 
-def _next(
+def _choose_heads(
     subject: Subject, current: Bundle, importance: Mapping[HeadPlace, float], n: int, plan: PruningPlan
 ) -> list[HeadPlace]:
     """The heads of a model that go next; by what is known of the whole one, or by what holds of this one."""
@@ -115,7 +115,9 @@ def _point(subject: Subject, bundle: Bundle, n: int, total: int) -> PrunedPoint:
     )
 
 
-def _single(subject: Subject, bundle: Bundle, attentions: Attentions, steps: _Steps) -> Sequence[HeadFigure]:
+def _measure_single_heads(
+    subject: Subject, bundle: Bundle, attentions: Attentions, steps: _Steps
+) -> Sequence[HeadFigure]:
     """Without each head, and with each as the only one of its layer."""
     figures = []
     for at, attention in attentions.items():

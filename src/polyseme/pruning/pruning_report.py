@@ -79,9 +79,9 @@ class PruningReport(ShownAsTable):
             "higher_is_better": self.higher_is_better,
             "method": self.method,
             "heads": self.n_heads,
-            "removed": [_named(place) for place in self.removed],
+            "removed": [_head_fields(place) for place in self.removed],
             "left": [{"part": at.part, "layer": at.layer + 1, "heads": [*heads]} for at, heads in self.left.items()],
-            "importance": [{**_named(place), "importance": value} for place, value in self.importance.items()],
+            "importance": [{**_head_fields(place), "importance": value} for place, value in self.importance.items()],
             "curve": [
                 {
                     "removed": each.removed,
@@ -92,7 +92,8 @@ class PruningReport(ShownAsTable):
                 for each in self.points
             ],
             "single": [
-                {**_named(each.place), "without": dict(each.without), "alone": dict(each.alone)} for each in self.single
+                {**_head_fields(each.place), "without": dict(each.without), "alone": dict(each.alone)}
+                for each in self.single
             ],
             "notes": list(self.notes),
             "cost": dataclasses.asdict(self.cost),
@@ -135,6 +136,6 @@ class PruningReport(ShownAsTable):
         )
 
 
-def _named(place: HeadPlace) -> dict[str, Any]:
+def _head_fields(place: HeadPlace) -> dict[str, Any]:
     """A head as pages name it: layers counted from 1, heads from 0."""
     return {"part": place.at.part, "layer": place.at.layer + 1, "head": place.head}

@@ -112,7 +112,7 @@ class TaskSubject:
         return f"{self.metric} on {len(self.items[split]):,} items of {split}"
 
     def batches(self, split: str) -> Sequence[tuple[Source, Sequence[int]]]:
-        with self._tuned():
+        with self._with_gradients():
             source = prepare(self.model, self.items[split], learning=True).source
         budget = BATCH_PIECES.get(self.model.device.type, 4096)
         return [(source, numbers.tolist()) for numbers in by_length(source.lengths, budget, most=64)]
@@ -120,7 +120,7 @@ class TaskSubject:
     def loss(self, bundle: Bundle, batch: tuple[Source, Sequence[int]]) -> SummedLoss:
         source, numbers = batch
         units = source.batch(numbers).to(self.model.device)
-        with self._tuned(), self._with(bundle):
+        with self._with_gradients(), self._with_encoder(bundle):
             self.model.eval()
             assert units.gold is not None
             head = self.model.head
@@ -133,13 +133,13 @@ class TaskSubject:
     def figures(self, bundle: Bundle) -> Mapping[str, float]:
         items = self.items.get("test", self.items["dev"])
         head = self.model.head.config
-        with self._with(bundle):
+        with self._with_encoder(bundle):
             answers = [each.label for each in Predictor(self.model, tally=self.tally).in_chunks(items)]
         golds = [KINDS[head.kind].comparable_gold(head, item) for item in items]
         return measure(tuple(self.metrics), golds, answers, labels=head.labels)
 
     @contextlib.contextmanager
-    def _with(self, bundle: Bundle) -> Iterator[None]:
+    def _with_encoder(self, bundle: Bundle) -> Iterator[None]:
         """The task model with another encoder."""
         model, own = self.model, self.model.bundle
         assert own is not None
@@ -156,7 +156,7 @@ class TaskSubject:
             self.model.head.writer = writer_of(bundle)
 
     @contextlib.contextmanager
-    def _tuned(self) -> Iterator[None]:
+    def _with_gradients(self) -> Iterator[None]:
         """The task model reading rows with gradients, where its encoder is frozen."""
         config = self.model.config
         try:

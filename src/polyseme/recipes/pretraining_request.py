@@ -82,13 +82,13 @@ def check_texts(texts: Texts, recipe: Recipe) -> None:
     layout = objective_from(recipe.objective, recipe.objective_settings).needs.layout
     sides = [name for name in texts.named if name != "sources"]
     if texts.corpus is None and texts.sources is not None and not sides:
-        check_sides(recipe.name, layout, in_pairs=False, name=_short(texts.sources))
+        check_sides(recipe.name, layout, in_pairs=False, name=_shorten(texts.sources))
     if texts.sources is None:
-        files = ", ".join(f"{name} {_short(getattr(texts, name))}" for name in sides)
+        files = ", ".join(f"{name} {_shorten(getattr(texts, name))}" for name in sides)
         check_sides(recipe.name, layout, in_pairs=True, name=files)
 
 
-def _short(sources: Sources) -> str:
+def _shorten(sources: Sources) -> str:
     """What the user named, in short."""
     names = listed(sources)
     return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
@@ -166,7 +166,7 @@ class PretrainingRequest:
 
     def plan(self, n_pieces: int, fitted: Fit | None, *, corpus: str = "", corpus_fingerprint: str = "") -> Job:
         """The job as far as a vocabulary of `n_pieces` pieces, and what the rules gave, decide it."""
-        training = self._training(fitted)
+        training = self._training_settings(fitted)
         config = self._config(n_pieces, self._changes(n_pieces, fitted, training))
         objective = self._objective(config)
         settings = {name: value for name, value in objective.items() if name != "name"}
@@ -250,7 +250,7 @@ class PretrainingRequest:
         objective = objective_from(self.recipe.objective, settings).for_encoder(config)
         return {"name": self.recipe.objective, **objective.to_json()}
 
-    def _training(self, fitted: Fit | None) -> TrainingSettings:
+    def _training_settings(self, fitted: Fit | None) -> TrainingSettings:
         """The settings of training, with the user's options instead."""
         options = self.options
         if fitted is None or self.scaling is None:
@@ -262,8 +262,8 @@ class PretrainingRequest:
             phases = (Phase(length=options["length"], batch_size=phases[0].batch_size),)
         if options["batch_size"] is not None:
             phases = tuple(phase.replace(batch_size=options["batch_size"]) for phase in phases)
-        optimizer = _with(settings.optimizer, kind=options["optimizer"], lr=options["learning_rate"])
-        schedule = _with(settings.schedule, kind=options["schedule"], warmup=options["warmup"])
+        optimizer = _with_changes(settings.optimizer, kind=options["optimizer"], lr=options["learning_rate"])
+        schedule = _with_changes(settings.schedule, kind=options["schedule"], warmup=options["warmup"])
         on_gpu = torch.device(self.device).type == "cuda"
         return settings.replace(
             phases=phases,
@@ -358,6 +358,6 @@ def _with_rows_of_text(job: Job, corpus: Corpus) -> Job:
     return job.replace(training=training.replace(phases=phases))
 
 
-def _with(settings: Config, **changes: Any) -> Any:
+def _with_changes(settings: Config, **changes: Any) -> Any:
     """Settings with those changes that are not None."""
     return settings.replace(**{name: value for name, value in changes.items() if value is not None})

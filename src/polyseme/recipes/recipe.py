@@ -113,7 +113,7 @@ class Recipe:
                 raise OptionError(f"The encoder has no setting {name!r}. {nearest(name, list(kinds))}")
             if (wrong := wrong_type(shape[name], kinds[name])) is not None:
                 raise OptionError(f"The encoder's setting {name!r} {wrong}")
-        return {name: _several(name, value, kinds[name]) for name, value in shape.items()}
+        return {name: _to_list(name, value, kinds[name]) for name, value in shape.items()}
 
     def trains(self, family: str) -> bool:
         """Whether models of a family come out of it, by whatever settings of their shape."""
@@ -163,10 +163,10 @@ def flops_of_rows(objective: BaseObjective, bundle: Bundle, n_pieces: int, n_row
     return float(known.flops(known.nets(bundle), n_rows, length))
 
 
-def _several(name: str, value: Any, kind: str) -> Any:
+def _to_list(name: str, value: Any, kind: str) -> Any:
     """A setting that is a list, however it is written: a list itself, one value alone, or several with commas.
 
-    >>> _several("cutoffs", "50,200", "tuple[int, ...]"), _several("cutoffs", 50, "tuple[int, ...]")
+    >>> _to_list("cutoffs", "50,200", "tuple[int, ...]"), _to_list("cutoffs", 50, "tuple[int, ...]")
     ((50, 200), (50,))
     """
     if not kind.startswith("tuple[") or (value is None and kind.endswith("None")):

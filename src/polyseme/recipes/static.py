@@ -17,7 +17,7 @@ _WORDS = 400_000
 """Words of a vocabulary at most; the programs have no bound, or one that memory sets."""
 
 
-def _training(rate: float, **changes: Any) -> TrainingSettings:
+def _plain_sgd(rate: float, **changes: Any) -> TrainingSettings:
     """Plain SGD with a rate that falls in a straight line."""
     settings = TrainingSettings(
         phases=(Phase(length=1024, batch_size=8),),
@@ -42,7 +42,7 @@ _SKIP_GRAM = Recipe(
     vocabulary=_WORDS,
     min_count=5,
     lowercase=True,
-    training=_training(0.025),
+    training=_plain_sgd(0.025),
     budget="5epochs",
     compiled=False,
     note="noise words are shared by 16 consecutive words; updates of up to 1,024 words are added up; lower case",

@@ -88,7 +88,7 @@ def score_last_words(
     piece_scores = scorer.pieces(encoded, only=runs, best=True, on_batch=on_batch)
     log_probs = np.array([_sum(scores, run) for scores, run in zip(piece_scores, runs, strict=True)])
     right = [
-        bool(scores.best[run[0] : run[1]].all()) and not _unknown(scorer, each, run)
+        bool(scores.best[run[0] : run[1]].all()) and not _has_unknown(scorer, each, run)
         for scores, each, run in zip(piece_scores, encoded, runs, strict=True)
     ]
     return log_probs, np.array(right, dtype=np.bool_)
@@ -123,7 +123,7 @@ def stream_pieces(stream: WordStream, tokenizer: Tokenizer) -> Pieces:
     return Pieces(ids, np.zeros((len(ids), 2), np.int64), words, sum(each.n_unknown for each in lines))
 
 
-def _unknown(scorer: Scorer, pieces: Pieces, run: tuple[int, int]) -> bool:
+def _has_unknown(scorer: Scorer, pieces: Pieces, run: tuple[int, int]) -> bool:
     """Whether there is the unknown piece in a run of pieces, or one that is predicted as the unknown word."""
     start, end = run
     alone = Pieces(pieces.ids[start:end], pieces.spans[start:end], np.array([[0, end - start - 1]]))

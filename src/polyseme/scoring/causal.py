@@ -245,7 +245,7 @@ class CausalScoring(ScoringMethod):
             documents = np.repeat(document[rows], target_rows.count[rows])
             if self.reading.backwards:  # in the order of reading
                 states, targets, documents = states.flip(0), targets[::-1].copy(), documents[::-1].copy()
-            scores.log_probs[targets] = self._recalled(caches, states, pieces, targets, documents, ends)
+            scores.log_probs[targets] = self._score_with_cache(caches, states, pieces, targets, documents, ends)
             done += n_read
             request.report(done, total)
         return scores
@@ -254,7 +254,7 @@ class CausalScoring(ScoringMethod):
         return None if self.neural_cache is None else Caches(self.neural_cache)
 
     @torch.inference_mode()
-    def _recalled(
+    def _score_with_cache(
         self, caches: Caches | None, states: Tensor, pieces: Ints, targets: Ints, documents: Ints, ends: Ints
     ) -> NDArray[np.float64]:
         """The log-probabilities of the targets [M] of several documents, each one's together and in order."""
@@ -314,7 +314,7 @@ class CausalScoring(ScoringMethod):
                 theirs = states[-1][torch.from_numpy(real).to(device)]
                 if caches is not None:
                     documents = np.repeat(numbers, counts)
-                    scores.log_probs[flat_targets] = self._recalled(
+                    scores.log_probs[flat_targets] = self._score_with_cache(
                         caches, theirs, pieces, flat_targets, documents, ends
                     )
                 else:

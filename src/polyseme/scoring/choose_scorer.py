@@ -60,7 +60,7 @@ def scorer_of(
     check_hide(hide)
     check_word_probability(word_probability)
     chosen_order = None if order is None else parse_order(order)
-    name = _fitting(bundle)
+    name = _scoring_method(bundle)
     if name is None:
         raise _cannot_score(bundle)
     backwards = bundle.config.reads_backwards
@@ -150,10 +150,10 @@ class _Making:
 
 def can_score(bundle: Bundle) -> bool:
     """Whether a bundle has what scoring takes."""
-    return _fitting(bundle) is not None
+    return _scoring_method(bundle) is not None
 
 
-def _fitting(bundle: Bundle) -> str | None:
+def _scoring_method(bundle: Bundle) -> str | None:
     """How a bundle predicts pieces: by what it sees, if it has the output for it."""
     name = "two stacks" if bundle.decoder is not None else bundle.config.direction
     if name == "two-way" and not has_words(bundle.tokenizer):

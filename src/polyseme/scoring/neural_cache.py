@@ -104,12 +104,12 @@ class Caches:
             here = slice(start, start + at_once)
             n_pieces = len(cache.pieces)
             cache = _Cache(torch.cat([cache.states, states[here]]), torch.cat([cache.pieces, pieces[here]]))
-            mixed.append(self._mixed(cache, n_pieces, log_probs[here]))
+            mixed.append(self._mix_in(cache, n_pieces, log_probs[here]))
             cache = _Cache(cache.states[-size:].clone(), cache.pieces[-size:].clone())
         self._caches[text] = cache
         return torch.cat(mixed)
 
-    def _mixed(self, cache: _Cache, n_before: int, log_probs: Tensor) -> Tensor:
+    def _mix_in(self, cache: _Cache, n_before: int, log_probs: Tensor) -> Tensor:
         """With the cache: prediction m is at `n_before` + m of the cache, and sees the earlier ones."""
         settings = self.settings
         places = torch.arange(len(cache.pieces), device=log_probs.device)

@@ -102,7 +102,7 @@ class Scorer:
         self.tally.vanished += sum(each.n_unknown for each in encoded)
         self.tally.wordless += sum(not len(each.words) for each in encoded)
         return [
-            _scored(
+            _to_scored(
                 document,
                 each,
                 pieces=self.tokenizer.pieces(each.ids.tolist()),
@@ -233,7 +233,7 @@ def _runs(documents: Sequence[Document], encoded: Sequence[Pieces]) -> list[tupl
     ]
 
 
-def _scored(document: Document, encoded: Pieces, **scores: Any) -> Scored:
+def _to_scored(document: Document, encoded: Pieces, **scores: Any) -> Scored:
     """A document with its scores, in its original text where it has one."""
     shown = document.in_original()
     return Scored(

@@ -106,8 +106,8 @@ class Scored(Document):
     span: tuple[int, int] | None = None
     """The part of the text that is scored, `[start, end)` in characters; None: all of it."""
 
-    def _described(self) -> list[str]:
-        return [*super()._described(), f"log-probability {self.totals.log_prob:.2f}"]
+    def _details(self) -> list[str]:
+        return [*super()._details(), f"log-probability {self.totals.log_prob:.2f}"]
 
     def _repr_html_(self) -> str:
         """For notebooks: the words, shaded by their surprisals."""

@@ -47,11 +47,11 @@ def shared_model(model: AnyPath | None, device: str, dtype: Dtype) -> Model:
     name = None if model is None else str(model)
     with _loading:
         folder = _fetched(name) if name is not None and name.startswith(HUB) else find_model(name)
-        return _loaded(folder.resolve(), _files(folder), device, dtype)
+        return _load_once(folder.resolve(), _files(folder), device, dtype)
 
 
 @lru_cache(maxsize=KEPT_MODELS)
-def _loaded(folder: Path, files: tuple[object, ...], device: str, dtype: Dtype) -> Model:
+def _load_once(folder: Path, files: tuple[object, ...], device: str, dtype: Dtype) -> Model:
     return load(folder, device=device, dtype=dtype)
 
 

@@ -57,7 +57,7 @@ class ContextualTagger(TaskEstimator):
     def fit(self, X: Sentences, y: Tags) -> ContextualTagger:
         """Learn from sentences, as lists of words, and their lists of tags."""
         self._check_metric()
-        items = _tagged(_items(X), y)
+        items = _tag_items(_items(X), y)
         plain = np.unique(np.array([tag for item in items for tag in item.gold]))
         if len(plain) < 2:
             raise GivenError(f"There must be two tags or more to tell apart. Got {len(plain)} on {len(items)} texts.")
@@ -105,7 +105,7 @@ class ContextualTagger(TaskEstimator):
     def score(self, X: Sentences, y: Tags) -> float:
         """The share of words whose tag is right, or with `metric="span_f1"` the F1 of spans, as conlleval counts."""
         self._check_metric()
-        items = _tagged(_items(X), y)
+        items = _tag_items(_items(X), y)
         gold = [list(map(str, item.gold)) for item in items]
         predicted = [list(map(str, tags)) for tags in self.predict([item.words for item in items])]
         return measure([self.metric], gold, predicted)[self.metric]
@@ -133,11 +133,11 @@ def _items(sentences: Any) -> list[Item]:
     return [Item.of_words(list(map(str, each.words)), place=f"Text {each.id}") for each in documents(sentences)]
 
 
-def _tagged(items: Sequence[Item], y: Any) -> list[Item]:
+def _tag_items(items: Sequence[Item], y: Any) -> list[Item]:
     """The items with their tags, as many as words."""
     if y is None or isinstance(y, str) or not isinstance(y, Iterable):
         raise GivenError(f"The tags must come as one list of tags per sentence. Got a {type(y).__name__} instead.")
-    tags = [_own(each, number) for number, each in enumerate(y)]
+    tags = [_tags_of(each, number) for number, each in enumerate(y)]
     if len(tags) != len(items):
         raise GivenError(f"There are {len(items)} sentences and {len(tags)} lists of tags.")
     for item, gold in zip(items, tags, strict=True):
@@ -146,7 +146,7 @@ def _tagged(items: Sequence[Item], y: Any) -> list[Item]:
     return [Item.of_words(item.words, gold=gold, place=item.place) for item, gold in zip(items, tags, strict=True)]
 
 
-def _own(tags: Any, number: int) -> tuple[Any, ...]:
+def _tags_of(tags: Any, number: int) -> tuple[Any, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise GivenError(f"Text {number}: its tags must be a list, one per word. Got {tags!r} instead.")
     for tag in (own := tuple(tags)):

@@ -131,7 +131,7 @@ def fit_task(
     """Learn a task whose items are all in `data`'s train; a part of them is set aside and chooses the best step."""
     layer = settings.pop("layer")
     checked = FinetuneSettings(
-        frozen=not tune, layer=None if layer is None else str(layer), seeds=(_whole("seed", seed),), **settings
+        frozen=not tune, layer=None if layer is None else str(layer), seeds=(_whole_number("seed", seed),), **settings
     )
     whole = _with_dev(data, dev)
     loaded = model_of(model, device, "auto") if isinstance(model, Model) else shared_model(model, device, "fp32")
@@ -160,7 +160,7 @@ def _with_dev(data: TaskData, share: float) -> TaskData:
     return whole
 
 
-def _whole(name: str, value: Any) -> int:
+def _whole_number(name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise OptionError(f"The {name} must be a whole number. Got {value!r} instead.")
     return int(value)

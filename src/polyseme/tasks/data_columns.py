@@ -73,12 +73,12 @@ def resolve_columns(options: DataOptions, file: str | InMemory, usual: UsualName
         if column is None:
             raise OptionError(
                 f"Which column of {file} is the {role} of {options.kind}? Say so with the option {role!r}. There are: "
-                f"{_listed(names)}."
+                f"{_names(names)}."
             )
         if isinstance(column, str) and not column.isdecimal():
             raise no_field(column, names, str(file))
         raise OptionError(
-            f"{file} has {len(names)} columns ({_listed(names)}), counted from 1. Got {column} for {role!r} instead."
+            f"{file} has {len(names)} columns ({_names(names)}), counted from 1. Got {column} for {role!r} instead."
         )
 
     roles = ("text", "second", "label", "start", "marks", "first_span", "second_span", "id")
@@ -193,6 +193,6 @@ def _keys(text: str, place: str) -> list[str]:
     return list(value)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _names(names: Sequence[str]) -> str:
     more = ", …" if len(names) > 20 else ""
     return ", ".join(shown(name) for name in names[:20]) + more

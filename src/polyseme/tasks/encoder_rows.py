@@ -145,13 +145,13 @@ class RowMaker:
 
     def prompted_rows(self, items: Sequence[Item]) -> list[list[TaskRow]]:
         """One row per item: its texts, each behind its prompt, for a model that writes its answers."""
-        return [[TaskRow(number, text)] for number, text in enumerate(self._prompted(items))]
+        return [[TaskRow(number, text)] for number, text in enumerate(self._prompt_texts(items))]
 
-    def _prompted(self, items: Sequence[Item]) -> Iterable[Text]:
+    def _prompt_texts(self, items: Sequence[Item]) -> Iterable[Text]:
         """The item's texts, each behind its prompt, as one; where that is too long, texts are cut and prompts kept."""
         texts = [(item.text, item.second or "")[: len(self.prompt)] for item in items]
         self.tally.empty += sum(not text.strip() for pair in texts for text in pair)
-        wholes = [_joined(self.prompt, pair) for pair in texts]
+        wholes = [_join_texts(self.prompt, pair) for pair in texts]
         encoded = self.encode([item_document(whole, item) for (whole, _), item in zip(wholes, items, strict=True)])
         self.tally.words -= len(items) * len(make_document("".join(self.prompt)).words)
         room = self.room_of_one()
@@ -159,10 +159,10 @@ class RowMaker:
             fits = np.ones(len(pieces), np.bool_)
             if len(pieces) > room:
                 self.tally.texts += 1
-                fits = self._fitting(pieces, places, room)
+                fits = self._fit_pieces(pieces, places, room)
             yield self.text(self.tokenizer.frame(pieces.ids[fits]), np.zeros((0, 2), np.int64), close=True)
 
-    def _fitting(self, pieces: Pieces, places: Sequence[tuple[int, int]], room: int) -> NDArray[np.bool_]:
+    def _fit_pieces(self, pieces: Pieces, places: Sequence[tuple[int, int]], room: int) -> NDArray[np.bool_]:
         """Which pieces fit a row: those of the prompts, and as many as there is room for of the texts."""
         of_texts = _within(pieces, places)
         left = room - len(pieces) + sum(map(len, of_texts))
@@ -287,14 +287,14 @@ class RowMaker:
         self.tally.words += n_words
         self.tally.checked += n_words
         self.tally.unknown += count_unknown(encoded, self.tokenizer)
-        return [pieces if len(pieces) else self._nothing() for pieces in encoded]
+        return [pieces if len(pieces) else self._empty_text() for pieces in encoded]
 
     def encode_once(self, texts: Sequence[str]) -> dict[str, Pieces]:
         """The pieces of texts of which many are the same, each encoded once."""
         different = list(dict.fromkeys(texts))
         return dict(zip(different, self.encode([make_document(text) for text in different]), strict=True))
 
-    def _nothing(self) -> Pieces:
+    def _empty_text(self) -> Pieces:
         """An empty text: nothing between the frame's specials, or where there are none, the unknown piece."""
         self.tally.empty += 1
         empty = np.zeros((0, 2), np.int64)
@@ -384,10 +384,10 @@ def overlapping_windows(passage: Pieces, room: int, overlap: int) -> list[tuple[
         start = max(following, start + 1)
 
 
-def _joined(prompt: Sequence[str], texts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+def _join_texts(prompt: Sequence[str], texts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
     """The whole that is read, and where in it the texts stand.
 
-    >>> _joined(("a: ", "b: "), ("Dawn", "broke"))
+    >>> _join_texts(("a: ", "b: "), ("Dawn", "broke"))
     ('a: Dawn b: broke', [(3, 7), (11, 16)])
     """
     whole, places = "", []

@@ -172,9 +172,9 @@ def _check_classes(data: TaskData) -> None:
         )
     if len(counts) > n_units or (len(counts) == n_units > 2 and not by_word):
         raise InputError(
-            f"{data.name} has {len(counts):,} labels on {n_units:,} training items ({_listed(counts)}): nothing can be "
-            "learned where each item has a label of its own. Is it the right column? Where labels are numbers, ask for "
-            "regression."
+            f"{data.name} has {len(counts):,} labels on {n_units:,} training items ({_list_labels(counts)}): nothing "
+            "can be learned where each item has a label of its own. Is it the right column? Where labels are numbers, "
+            "ask for regression."
         )
 
 
@@ -194,14 +194,16 @@ def _check_unseen(data: TaskData, unseen: Unseen) -> tuple[str, ...]:
         problem = f"{split} has {len(unknown)} {'label' if len(unknown) == 1 else 'labels'} that train lacks"
         if unseen == "refuse":
             raise InputError(
-                f"{first.place}: {problem}: {_listed(unknown)}. No model can learn them. Correct them, give them to "
-                "train, or keep them, as always wrong, with the option unseen='keep'."
+                f"{first.place}: {problem}: {_list_labels(unknown)}. No model can learn them. Correct them, give them "
+                "to train, or keep them, as always wrong, with the option unseen='keep'."
             )
-        notes.append(f"{problem} ({_listed(unknown)}): {'it counts' if len(unknown) == 1 else 'they count'} as wrong.")
+        notes.append(
+            f"{problem} ({_list_labels(unknown)}): {'it counts' if len(unknown) == 1 else 'they count'} as wrong."
+        )
     return tuple(notes)
 
 
-def _listed(labels: Iterable[str]) -> str:
+def _list_labels(labels: Iterable[str]) -> str:
     names = sorted(map(str, labels))
     more = ", …" if len(names) > _NAMED else ""
     return ", ".join(repr(shown(name)) for name in names[:_NAMED]) + more

@@ -76,7 +76,7 @@ class Tag(Kind):
                 f"{row.place}: {options.text!r} must be a list of words, of which each has a tag. Got a text."
             )
         marks = () if options.marks is None else marks_of(row, row.fields[str(options.marks)])
-        return _tagged(row, row.fields[str(options.label)], marks)
+        return _tagged_item(row, row.fields[str(options.label)], marks)
 
     def task(
         self, name: str, splits: Mapping[str, Sequence[Item]], options: DataOptions, notes: Sequence[str], *,
@@ -218,10 +218,10 @@ def _sentences(file: str, format: str, options: DataOptions) -> Iterator[Item]:
                 tags = [feature_of(each, feature) for each in tags]
             if marks is not None and str(marks) not in row.fields:
                 raise no_field(str(marks), row.fields, row.place)
-            yield _tagged(row, tags, () if marks is None else marks_of(row, row.fields[str(marks)]))
+            yield _tagged_item(row, tags, () if marks is None else marks_of(row, row.fields[str(marks)]))
 
 
-def _tagged(row: Row, tags: Any, marks: tuple[int, ...]) -> Item:
+def _tagged_item(row: Row, tags: Any, marks: tuple[int, ...]) -> Item:
     words = tuple(str(word) for word in row.content)
     if not isinstance(tags, list) or not all(isinstance(tag, str | int) for tag in tags):
         raise InputError(
@@ -315,11 +315,11 @@ def in_scheme(
     if detected != target:
         notes.append(f"Tags were turned from {detected} into {target}.")
     if notes:
-        splits = {split: [_converted(item, target) for item in items] for split, items in splits.items()}
+        splits = {split: [_convert_tags(item, target) for item in items] for split, items in splits.items()}
     return TaggedSplits(splits, target, tuple(notes))
 
 
-def _converted(item: Item, scheme: str) -> Item:
+def _convert_tags(item: Item, scheme: str) -> Item:
     return item if item.gold is None else replace(item, gold=converted(item.gold, scheme))
 
 

@@ -66,12 +66,12 @@ class Budget(Config):
 
     def __str__(self) -> str:
         if self.unit != "seconds":
-            return f"{_written(self.amount)}{self.unit}"
+            return f"{_format_amount(self.amount)}{self.unit}"
         for name in ("d", "h", "min"):
             size = _UNITS[name][1]
             if self.amount % size == 0:
-                return f"{_written(self.amount // size)}{name}"
-        return f"{_written(self.amount)}s"
+                return f"{_format_amount(self.amount // size)}{name}"
+        return f"{_format_amount(self.amount)}s"
 
 
 def parse_budget(text: str) -> Budget:
@@ -115,7 +115,7 @@ def parse_time(text: str, name: str) -> float:
     return time.amount
 
 
-def _written(amount: float) -> str:
+def _format_amount(amount: float) -> str:
     if amount == int(amount) and amount < 1e15:
         return str(int(amount))
     if isinstance(amount, int):

@@ -262,7 +262,7 @@ def put_optimizer_tensors(
         for parameter in group["params"]:
             name = names[parameter]
             fields = {
-                field: _placed(f"{name}/{field}", tensor, parameter, counts_on_device=on_device)
+                field: _place(f"{name}/{field}", tensor, parameter, counts_on_device=on_device)
                 for field, tensor in states.get(name, {}).items()
             }
             if fields:
@@ -275,7 +275,7 @@ def _parts(optimizer: Optimizer) -> tuple[torch.optim.Optimizer, ...]:
     return optimizer.optimizers if isinstance(optimizer, Several) else (optimizer,)
 
 
-def _placed(name: str, tensor: Tensor, parameter: nn.Parameter, *, counts_on_device: bool) -> Tensor:
+def _place(name: str, tensor: Tensor, parameter: nn.Parameter, *, counts_on_device: bool) -> Tensor:
     """A copy of one field of the state where torch wants it: beside its parameter, but for counts of steps."""
     if name.endswith("/step"):
         return tensor.detach().to(parameter.device if counts_on_device else "cpu", copy=True)

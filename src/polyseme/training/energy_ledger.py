@@ -197,7 +197,7 @@ class Ledger(Config):
         share = "" if self.utilization is None else f", {self.utilization:.0%} of the matrix product's speed there"
         energy = "measured" if self.measured else "estimated" if self.kwh_estimated == self.kwh else "partly estimated"
         return [
-            *self._reached(),
+            *self._loss_lines(),
             f"{steps}{self.pieces:,} pieces in {duration(self.seconds)}{total}{sessions} on {devices} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
             *([f"{self.flops:.1e} FLOPs ({scaled(self.flops / seconds)}FLOP/s{share})"] if self.flops else []),
@@ -205,7 +205,7 @@ class Ledger(Config):
             f"{_digits(self.price)} {self.currency}",
         ]
 
-    def _reached(self) -> list[str]:
+    def _loss_lines(self) -> list[str]:
         """The loss on held-out text, and how far that is from knowing how frequent pieces are."""
         if self.held_out is None:
             return []

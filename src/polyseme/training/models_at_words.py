@@ -120,23 +120,23 @@ def kept_models(path: Path) -> list[KeptModel]:
         )
     folders = [folder for folder in (run / AT_WORDS).glob("*") if (folder / SEEN).is_file()]
     models = sorted(
-        (KeptModel(_model_in(each, part), _seen(each)) for each in folders), key=lambda each: each.seen.words
+        (KeptModel(_model_in(each, part), _read_seen(each)) for each in folders), key=lambda each: each.seen.words
     )
     if not models:
         raise InputError(
             f"{run} kept no model on its way: there is no {AT_WORDS}/N/{SEEN} in it. A run keeps models at "
             "numbers of words with `polyseme pretrain --keep-at-words 1M,10M`."
         )
-    last = _last(run, part, models[-1].seen)
+    last = _finished_model(run, part, models[-1].seen)
     return models if last is None else [*models, last]
 
 
-def _last(run: Path, part: str, before: Seen) -> KeptModel | None:
+def _finished_model(run: Path, part: str, before: Seen) -> KeptModel | None:
     """The finished model; None where there is none, or where it is the one before."""
     folder = run / part
     if not folder.is_dir():
         return None
-    seen = _seen(folder) if (folder / SEEN).is_file() else _by_ledger(run, before)
+    seen = _read_seen(folder) if (folder / SEEN).is_file() else _by_ledger(run, before)
     return KeptModel(folder, seen) if seen.step > before.step else None
 
 
@@ -150,7 +150,7 @@ def _model_in(folder: Path, part: str) -> Path:
     return folder / part if (folder / part).is_dir() else folder
 
 
-def _seen(folder: Path) -> Seen:
+def _read_seen(folder: Path) -> Seen:
     words, pieces, step = _numbers(folder / SEEN, "words", "pieces", "step")
     return Seen(words=words, pieces=pieces, step=step)
 

@@ -174,7 +174,7 @@ def build_optimizer(
     named = dict(nets.named_parameters())
     device = torch.device(device)
     if settings.kind != "muon":
-        return _single(_groups(named, settings, rates), settings, device)
+        return _build_one(_groups(named, settings, rates), settings, device)
     inside = {parameter for parameter in _inside_stacks(nets) if parameter.dim() == 2}
     matrices = {name: each for name, each in named.items() if each in inside and _decays(name, each)}
     if not matrices:
@@ -186,7 +186,7 @@ def build_optimizer(
     of_matrices = settings if settings.matrix_lr is None else settings.replace(lr=settings.matrix_lr)
     return Several(
         Muon(_groups(matrices, of_matrices, rates), momentum=settings.momentum, nesterov=settings.nesterov),
-        _single(_groups(others, settings, rates), settings, device),
+        _build_one(_groups(others, settings, rates), settings, device),
     )
 
 
@@ -264,7 +264,7 @@ def _inside_stacks(nets: nn.Module) -> set[nn.Parameter]:
     return above - tables
 
 
-def _single(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
+def _build_one(groups: Groups, settings: OptimizerSettings, device: torch.device) -> torch.optim.Optimizer:
     """The optimizer of a kind; AdamW is also what Muon leaves the other parameters to."""
     if settings.kind == "adamw-uncorrected":
         return UncorrectedAdamW(groups, betas=settings.betas, epsilon=settings.epsilon)

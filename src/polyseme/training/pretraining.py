@@ -166,7 +166,7 @@ class Pretraining:
         before = {name: each.detach().cpu().clone() for name, each in self.trainer.tensors().items()}
         plan = Plan(self.job.training, 1000)
         try:
-            timing = self._timed(plan, seconds, least)
+            timing = self._measure_steps(plan, seconds, least)
         except torch.OutOfMemoryError:
             raise self.too_large(plan) from None
         if then is not None:
@@ -175,7 +175,7 @@ class Pretraining:
         self.trainer.put(before)
         return timing.replace(checkpoint=checkpoint * larger)
 
-    def _timed(self, plan: Plan, seconds: float, least: int) -> Timing:
+    def _measure_steps(self, plan: Plan, seconds: float, least: int) -> Timing:
         loader = self.loader(plan)
         steps = []
         for start in plan.starts:

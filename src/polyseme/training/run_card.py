@@ -42,7 +42,7 @@ def run_card(run: Run, job: Job, corpus: Corpus, ledger: Ledger, bundle: Bundle,
             origin=f"{start} by polyseme {__version__} with the recipe {job.recipe}.{beside}",
             sections=[
                 ("Data", data_section(corpus)),
-                ("Training", _training(run, job)),
+                ("Training", _training_lines(run, job)),
                 ("Cost", "\n".join(f"- {line}" for line in ledger.replace(held_out=None).lines())),
                 ("Scores", scores_section(ledger)),
             ],
@@ -65,7 +65,7 @@ def data_section(corpus: Corpus) -> str:
     )
 
 
-def _training(run: Run, job: Job) -> str:
+def _training_lines(run: Run, job: Job) -> str:
     phases = job.training.phases
     rows = "; then ".join(
         f"{phase.batch_size:,} rows of {phase.length:,} pieces"

@@ -178,7 +178,7 @@ class Run:
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
         """Refuse settings that are not the run's, naming those that differ."""
-        mine, theirs = dict(_flat("", self.settings)), dict(_flat("", settings))
+        mine, theirs = dict(_flatten("", self.settings)), dict(_flatten("", settings))
         different = [
             f"{name} is {json.dumps(mine.get(name))} there and {json.dumps(theirs.get(name))} here"
             for name in sorted(mine.keys() | theirs.keys())
@@ -216,7 +216,7 @@ def is_beginning(path: Path) -> bool:
     return path.is_dir() and all(each.name.lstrip(".").startswith("corpus") for each in path.iterdir())
 
 
-def _flat(name: str, value: Any) -> list[tuple[str, Any]]:
+def _flatten(name: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        return [pair for key, each in value.items() for pair in _flat(f"{name}.{key}".lstrip("."), each)]
+        return [pair for key, each in value.items() for pair in _flatten(f"{name}.{key}".lstrip("."), each)]
     return [(name, value)]

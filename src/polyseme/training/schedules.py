@@ -74,7 +74,7 @@ def _constant(schedule: Schedule, step: int, n_steps: int) -> float:
 
 def _linear(schedule: Schedule, step: int, n_steps: int) -> float:
     rise = schedule.warmup_steps(n_steps)
-    return _rise(step, rise) if step < rise else _between(schedule.floor, _left(step, rise, n_steps))
+    return _rise(step, rise) if step < rise else _between(schedule.floor, _share_left(step, rise, n_steps))
 
 
 def _cosine(schedule: Schedule, step: int, n_steps: int) -> float:
@@ -82,7 +82,7 @@ def _cosine(schedule: Schedule, step: int, n_steps: int) -> float:
     rise = schedule.warmup_steps(n_steps)
     if step < rise:
         return _rise(step, rise)
-    return _between(schedule.floor, (1 + math.cos(math.pi * (1 - _left(step, rise, n_steps)))) / 2)
+    return _between(schedule.floor, (1 + math.cos(math.pi * (1 - _share_left(step, rise, n_steps)))) / 2)
 
 
 def _noam(schedule: Schedule, step: int, n_steps: int) -> float:
@@ -107,14 +107,14 @@ def _warmup_stable_decay(schedule: Schedule, step: int, n_steps: int) -> float:
     """Hu et al. 2024, with a straight decay."""
     rise = schedule.warmup_steps(n_steps)
     fall_from = max(rise, n_steps - round(schedule.decay * n_steps))
-    return _rise(step, rise) if step < fall_from else _between(schedule.floor, _left(step, fall_from, n_steps))
+    return _rise(step, rise) if step < fall_from else _between(schedule.floor, _share_left(step, fall_from, n_steps))
 
 
 def _rise(step: int, n_rising: int) -> float:
     return min(1.0, (step + 1) / max(n_rising, 1))
 
 
-def _left(step: int, first: int, n_steps: int) -> float:
+def _share_left(step: int, first: int, n_steps: int) -> float:
     """How much of the way from step `first` to the end is left: 1 to 0."""
     return (n_steps - step) / max(n_steps - first, 1)
 

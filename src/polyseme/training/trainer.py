@@ -218,7 +218,7 @@ class Trainer:
 
         All processes must call this.
         """
-        named = {f"{WEIGHTS}{name}": whole(each.detach()) for name, each in self._named().items()}
+        named = {f"{WEIGHTS}{name}": whole(each.detach()) for name, each in self._named_tensors().items()}
         names = {parameter: name for name, parameter in self.inner.named_parameters()}
         state = optimizer_tensors(self.optimizer, names)
         memory = {} if self.memory is None else self.memory.tensors()
@@ -232,13 +232,13 @@ class Trainer:
 
     def saved_weights(self) -> dict[str, Tensor]:
         """The weights that a model is saved with, their averages where there are any; all processes must call this."""
-        weights = {name: whole(each.detach()) for name, each in self._named().items()}
+        weights = {name: whole(each.detach()) for name, each in self._named_tensors().items()}
         return weights if self.average is None else {**weights, **self.average.tensors()}
 
     @torch.no_grad()
     def put_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Fill the weights alone."""
-        for name, mine in self._named().items():
+        for name, mine in self._named_tensors().items():
             put_whole(mine, weights[name])
 
     @torch.no_grad()
@@ -268,7 +268,7 @@ class Trainer:
         """Whether every weight is finite."""
         return all(bool(torch.isfinite(whole(each)).all()) for each in self.inner.parameters())
 
-    def _named(self) -> dict[str, Tensor]:
+    def _named_tensors(self) -> dict[str, Tensor]:
         return {**dict(self.inner.named_parameters()), **dict(self.inner.named_buffers())}
 
     def _total(self, parts: Mapping[str, Tensor], counts: Mapping[str, float | Tensor]) -> Tensor:

@@ -203,7 +203,7 @@ class BenchmarkReport:
     def _row(self, task: SuiteTask, metric: str) -> tuple[str, ...]:
         suite, result = self.definition, self.result(task.name)
         mark = (SAMPLE if result.sampled else "") + (DIFFERENT if task.differs else "")
-        theirs = [_published(model, task, metric) for model in suite.shown_models]
+        theirs = [_published_cell(model, task, metric) for model in suite.shown_models]
         begin = (f"{task.name}{mark}", metric)
         summary = result.summary(metric)
         if suite.evaluation:
@@ -211,12 +211,12 @@ class BenchmarkReport:
             return (*begin, *figures, f"{result.sizes['test']:,}", *theirs)
         if not self.compares:
             figures = [*_percent(summary.median, summary.lowest, summary.highest), _spread(result, metric)]
-            return (*begin, *figures, _failed(result, metric), *theirs)
+            return (*begin, *figures, _failed_cell(result, metric), *theirs)
         ours = [
             cell
             for strategy in suite.strategies
             for each in [self.result(task.name, strategy.name)]
-            for cell in (*_percent(each.summary(metric).median), _spread(each, metric), _failed(each, metric))
+            for cell in (*_percent(each.summary(metric).median), _spread(each, metric), _failed_cell(each, metric))
         ]
         gains = [
             cell for strategy in suite.strategies[1:] for cell in _gain(*self.gain(task.name, strategy.name, metric))
@@ -260,7 +260,7 @@ class BenchmarkReport:
     def lines(self) -> list[str]:
         """What must be known to read the table."""
         suite = self.definition
-        lines = [_reading(suite, self.compares), *([suite.description] if suite.description else [])]
+        lines = [_reading_note(suite, self.compares), *([suite.description] if suite.description else [])]
         if any(self.seed_means(strategy.name) is not None for strategy in suite.strategies) and not self.compares:
             lines.append("The mean is of the medians; its range and spread are over the mean as each seed has it.")
         left_out = [task for task in suite.mean_over if task not in self.mean_tasks]
@@ -317,11 +317,11 @@ class BenchmarkReport:
 
     def page(self) -> str:
         """A page with a picture and the table."""
-        header, *rows = self._narrow()
+        header, *rows = self._narrow_table()
         title = f"{self.definition.noun}: {self.model}"
         return benchmark_page(title, self._bars(), header, rows, self.lines(), layer_shares=self.layer_shares())
 
-    def _narrow(self) -> list[list[str]]:
+    def _narrow_table(self) -> list[list[str]]:
         """Columns and rows for a page: a spread is beside its figure, and columns that say nothing are left out."""
         table = [list(self.columns), *map(list, self.rows())]
         if self.mean_tasks:
@@ -361,7 +361,7 @@ def _mean_shares(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {layer: fmean(each[layer] for each in seeds) for layer in seeds[0]} if seeds else {}
 
 
-def _reading(suite: Suite, compares: bool) -> str:
+def _reading_note(suite: Suite, compares: bool) -> str:
     if suite.evaluation:
         return "Scored as it is: nothing was fitted. Low and high are an interval of 95%."
     if not compares:
@@ -381,7 +381,7 @@ def _figure(model: str, task: SuiteTask, metric: str) -> Any:
     return next((row for row in rows if row.system == model), None)
 
 
-def _published(model: str, task: SuiteTask, metric: str) -> str:
+def _published_cell(model: str, task: SuiteTask, metric: str) -> str:
     figure = _figure(model, task, metric)
     return "" if figure is None else f"{figure.value:.1f}{'' if figure.checked else MARK}"
 
@@ -401,7 +401,7 @@ def _spread(result: TaskResult, metric: str) -> str:
     return f"{100 * result.summary(metric).spread:.1f}" if len(result.figures[metric]) > 1 else ""
 
 
-def _failed(result: TaskResult, metric: str) -> str:
+def _failed_cell(result: TaskResult, metric: str) -> str:
     return f"{result.n_failed} of {len(result.figures[metric])}"
 
 

@@ -68,7 +68,7 @@ def evaluate_labeled(
             {"split": split, "id": item.id, "text": item.text, "gold": kind.shown_gold(item), "predicted": answer}
             for item, answer in zip(labeled, answers, strict=True)
         ]
-        notes += _unknown(model, split, labeled)
+        notes += _unknown_labels(model, split, labeled)
     notes += predictor.notes()
     if not lines:
         raise InputError(f"{name} has no labels, so there is nothing to evaluate. To have them predicted: predict.")
@@ -107,7 +107,7 @@ def labeled_data(
     return task
 
 
-def _unknown(model: TaskModel, split: str, items: Sequence[Item]) -> list[str]:
+def _unknown_labels(model: TaskModel, split: str, items: Sequence[Item]) -> list[str]:
     """A note on labels that the head does not know."""
     known = set(model.head.config.labels)
     if not known:

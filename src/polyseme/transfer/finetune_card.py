@@ -41,7 +41,7 @@ def task_card_of(report: FinetuneReport, bundle: Bundle | None, folder: AnyPath)
             figures=figures,
             sections=[
                 ("Data", _data(report)),
-                ("Training", _training(report, seeds)),
+                ("Training", _training_lines(report, seeds)),
                 ("Cost", "\n".join(f"- {line}" for line in report.ledger.lines())),
                 ("Scores", _scores(report)),
             ],
@@ -58,7 +58,7 @@ def _data(report: FinetuneReport) -> str:
     return f"{report.task}: {sizes} items.{sampled}{named} Its license is not known here: add it before publishing."
 
 
-def _training(report: FinetuneReport, seeds: str) -> str:
+def _training_lines(report: FinetuneReport, seeds: str) -> str:
     settings = [f"- {name}: {value}" for name, value in report.settings.items() if value is not None]
     return f"{seeds}; the weights of seed {report.best_seed} are here, the best on dev.\n\n" + "\n".join(settings)
 

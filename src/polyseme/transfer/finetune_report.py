@@ -336,7 +336,7 @@ def _mix(report: FinetuneReport) -> MixWeights | None:
 
 
 def _page_error(error: Any) -> TaskError:
-    gold, predicted = _spelled(error["gold"]), _spelled(error["predicted"])
+    gold, predicted = _format_value(error["gold"]), _format_value(error["predicted"])
     if error.get("words"):
         words = list(zip(error["words"], error["gold"], error["predicted"], strict=True))
         return TaskError(gold=gold, predicted=predicted, words=words, place=error["place"])
@@ -353,7 +353,7 @@ def _page_error(error: Any) -> TaskError:
     )
 
 
-def _spelled(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
     return f"{value:.3f}" if isinstance(value, float) else str(value) or "none"

@@ -249,7 +249,7 @@ class _Finetuning:
     def dev_figures(self, model: TaskModel) -> dict[str, float]:
         return split_figures(self.data, "dev", judge(model, self.prepared["dev"], autocast=self.autocast()))
 
-    def _undefined(self, model: TaskModel, split: str, figures: Mapping[str, float]) -> list[str]:
+    def _undefined_notes(self, model: TaskModel, split: str, figures: Mapping[str, float]) -> list[str]:
         """Notes on figures that are not defined, which may be those that are 0."""
         doubtful = [name for name in figures if name in CORRELATIONS and figures[name] == 0]
         if not doubtful:
@@ -272,7 +272,7 @@ class _Finetuning:
         notes = [
             f"Seed {run.seed}, {note}"
             for split, measured in {"dev": dev, **others}.items()
-            for note in self._undefined(model, split, measured)
+            for note in self._undefined_notes(model, split, measured)
         ]
         learned = not run.diverged and dev[first] > self.baseline[first]
         figures = SeedFigures(
@@ -332,7 +332,7 @@ class _Finetuning:
         if self.bundle is not None:
             forward = self.first.forward_flops(train.row_lengths, learning=True)
             if settings.frozen:
-                stores = [each for each in self.prepared.values() if self._computed(each)]
+                stores = [each for each in self.prepared.values() if self._is_computed_here(each)]
                 pieces = sum(each.n_pieces for each in stores)
                 flops = sum(each.forward_flops(self.first) for each in stores)
             else:
@@ -359,7 +359,7 @@ class _Finetuning:
         sources = [getattr(each.source, "stacked", None) for each in self.prepared.values()]
         return [store for source in sources if source is not None for store in source.stores if store.computed]
 
-    def _computed(self, prepared: Prepared) -> bool:
+    def _is_computed_here(self, prepared: Prepared) -> bool:
         """Whether the vectors are this run's work: not if a cache of the user's had them."""
         store = getattr(prepared.source, "store", None)
         own = self.run.folder is not None and self.cache == self.run.folder / FEATURES

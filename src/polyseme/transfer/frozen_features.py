@@ -134,16 +134,16 @@ class StackedStores:
             (document_of(unit.item), other_documents(unit.item)[row.choice] if row.second is not None else None)
             for unit, row in rows
         ]
-        first = self._beside(
+        first = self._concatenate(
             [self.places[key_of(one)] for one, _ in keys], [(row.first_word, row.n_words) for _, row in rows], longest
         )
         if not all(row.second is not None for _, row in rows):
             return first, None
         texts = [self.places[key_of(other)] for _, other in keys if other is not None]
         seconds = [(0, len(row.second.words)) for _, row in rows if row.second is not None]
-        return first, self._beside(texts, seconds, longest)
+        return first, self._concatenate(texts, seconds, longest)
 
-    def _beside(self, texts: Sequence[int], spans: Sequence[tuple[int, int]], longest: int | None) -> InputVectors:
+    def _concatenate(self, texts: Sequence[int], spans: Sequence[tuple[int, int]], longest: int | None) -> InputVectors:
         each = [store.rows(texts, self.device, longest, spans) for store in self.stores]
         return InputVectors(torch.cat([vectors.flatten(2) for vectors, _ in each], dim=-1), each[0][1])
 
@@ -228,8 +228,8 @@ def whole_store(
         reading.flops = forward_flops(bundle.config, map(len, texts))
         rows: list[NDArray[Any] | None] = [None] * len(texts)
         done = 0
-        for numbers in _fitting(order, texts, budget):
-            states = packed(_flat([texts[number] for number in numbers], bundle.device), choice.layers)
+        for numbers in _split_by_budget(order, texts, budget):
+            states = packed(_pack([texts[number] for number in numbers], bundle.device), choice.layers)
             starts = np.cumsum([0, *(len(texts[number]) for number in numbers)])[:-1]
             places = torch.tensor([texts[number].whole for number in numbers]) + torch.from_numpy(starts)
             taken = {layer: each[places.to(each.device)] for layer, each in states.items()}
@@ -249,7 +249,7 @@ def whole_store(
     return load_or_compute(bundle, decides, keys, make, cache, precision=precision)
 
 
-def _fitting(order: Sequence[int], texts: Sequence[Text], budget: int) -> Iterator[list[int]]:
+def _split_by_budget(order: Sequence[int], texts: Sequence[Text], budget: int) -> Iterator[list[int]]:
     chunk: list[int] = []
     size = 0
     for number in order:
@@ -262,7 +262,7 @@ def _fitting(order: Sequence[int], texts: Sequence[Text], budget: int) -> Iterat
         yield chunk
 
 
-def _flat(texts: Sequence[Text], device: torch.device) -> PackedRows:
+def _pack(texts: Sequence[Text], device: torch.device) -> PackedRows:
     ids = torch.from_numpy(np.concatenate([text.ids for text in texts]))
     segments = torch.from_numpy(np.concatenate([text.segments for text in texts]))
     return PackedRows(

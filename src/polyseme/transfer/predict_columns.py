@@ -145,7 +145,7 @@ def as_trained(
     if is_squad(head.kind, sources, format):
         refuse_useless({name: each for name in ("field", "second") if (each := getattr(columns, name)) is not None})
         return replace(columns, second=QUESTION)
-    look = _looking(head.kind, sources, format, delimiter)
+    look = _column_finder(head.kind, sources, format, delimiter)
     if look is None:
         return columns
     filled: dict[str, Any] = {"field": look("text", card.get("text"))} if columns.field is None else {}
@@ -159,10 +159,10 @@ def as_trained(
     if columns.marks is not None:
         filled["marks"] = look("marks", columns.marks) or columns.marks
     if KINDS[head.kind].has_choices and not columns.choices:
-        names = [look("choices", each) for each in _listed(card.get("choices"))]
+        names = [look("choices", each) for each in _as_list(card.get("choices"))]
         filled["choices"] = tuple(name for name in names if name is not None) if None not in names else ()
     missing = {role: card[role] for role, name in filled.items() if not name and card.get(role) is not None}
-    spelled = {role: ", ".join(map(repr, _listed(names))) for role, names in missing.items()}
+    spelled = {role: ", ".join(map(repr, _as_list(names))) for role, names in missing.items()}
     return replace(columns, **filled, missing=spelled)
 
 
@@ -196,11 +196,11 @@ def by_role(inputs: Inputs, head: HeadConfig) -> Inputs:
     return InMemory("the list of pairs", names, inputs.n_rows, records)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _looking(
+def _column_finder(
     kind: str, sources: Sources, format: str | None, delimiter: str | None
 ) -> Callable[[str, Any], str | None] | None:
     """What finds the column of a role in the input; None where columns have no names or numbers to go by."""

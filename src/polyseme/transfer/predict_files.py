@@ -61,14 +61,14 @@ class Predictor:
         self.tally.documents += len(items)
         by_model: list[list[Judgment]] = []
         for model in (self.model, *self.others):
-            read = _counted(model)
+            read = _counts_of(model)
             prepared = prepare(model, items, learning=False)
             by_model.append(judge(model, prepared, autocast=autocast(model.device, bf16=self.bf16)))
             if model is self.model:
                 self.tally.words += (self._words_read - before) or prepared.n_words
             self.tally.pieces += prepared.n_pieces
             self.tally.flops += prepared.forward_flops(model)
-            for name, count in _counted(model).items():
+            for name, count in _counts_of(model).items():
                 key = f"{len(by_model)} {name}"
                 self.tally.sums[key] = self.tally.sums.get(key, 0.0) + count - read[name]
         judgments = by_model[0]
@@ -95,7 +95,7 @@ class Predictor:
         """Notes on what was cut or not known, by whichever process it was read."""
         notes: dict[str, None] = {}
         for number, model in enumerate((self.model, *self.others), start=1):
-            counts = {name: int(self.tally.sums.get(f"{number} {name}", 0)) for name in _counted(model)}
+            counts = {name: int(self.tally.sums.get(f"{number} {name}", 0)) for name in _counts_of(model)}
             if model.row_maker is not None:
                 notes |= dict.fromkeys(RowTally(**counts).notes(model.row_maker.max_pieces))
         return list(notes)
@@ -104,7 +104,7 @@ class Predictor:
         return self.tally.cost(seconds, self.model.device)
 
 
-def _counted(model: TaskModel) -> dict[str, int]:
+def _counts_of(model: TaskModel) -> dict[str, int]:
     """What a model has counted of the texts that it read."""
     return {} if model.row_maker is None else asdict(model.row_maker.tally)
 
@@ -248,9 +248,9 @@ class _Conll:
             self.n_empty += 1
             return []
         values = {"id": prediction.id, **prediction.fields} if self.fields else {}
-        comments = [f"# {_plain(name)} = {_cell(value)}".rstrip() for name, value in values.items()]
+        comments = [f"# {_plain_cell(name)} = {_cell(value)}".rstrip() for name, value in values.items()]
         rows = zip(prediction.words, prediction.label, strict=True)
-        return [*comments, *(f"{_plain(word)}\t{_plain(tag)}" for word, tag in rows), ""]
+        return [*comments, *(f"{_plain_cell(word)}\t{_plain_cell(tag)}" for word, tag in rows), ""]
 
     def notes(self, name: str) -> list[str]:
         if not self.n_empty:
@@ -283,11 +283,11 @@ class _Tab:
         self._begun = True
         values = [prediction.fields.get(name) for name in self.fields]
         rows = self.kind.table_rows(self.config, prediction, values)
-        return [*header, *("\t".join([*map(_plain, cells), *map(_cell, own)]) for cells, own in rows)]
+        return [*header, *("\t".join([*map(_plain_cell, cells), *map(_cell, own)]) for cells, own in rows)]
 
     def _header(self, fields: Sequence[str]) -> list[str]:
-        names = [_plain(name) for name in self.kind.table_header(self.config)]
-        return [*names, *(f"fields.{_plain(name)}" if name in names else _plain(name) for name in fields)]
+        names = [_plain_cell(name) for name in self.kind.table_header(self.config)]
+        return [*names, *(f"fields.{_plain_cell(name)}" if name in names else _plain_cell(name) for name in fields)]
 
     def notes(self, name: str) -> list[str]:
         if not self.left_out:
@@ -300,10 +300,10 @@ def _cell(value: Any) -> str:
     """A field's value on one line."""
     if value is None:
         return ""
-    return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+    return _plain_cell(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
 
 
-def _plain(text: str) -> str:
+def _plain_cell(text: str) -> str:
     return " ".join(text.split()) if any(each in text for each in "\t\r\n") else text
 
 

@@ -114,7 +114,7 @@ def _source(
     beside: Any = {
         "with_marks": config.with_marks,
         "inputs": model.inputs,
-        "stacked": _stacked(model, documents, cache, progress),
+        "stacked": _stacked_stores(model, documents, cache, progress),
         "tags": KINDS[config.kind].labels_words,
     }
     if bundle is None:
@@ -150,7 +150,7 @@ def _source(
     return VectorSource(units, store, places, device=model.device, separate_rows=config.separate_rows, **beside)
 
 
-def _stacked(
+def _stacked_stores(
     model: TaskModel, documents: Mapping[Key, Document], cache: Path | None, progress: Progress | None
 ) -> StackedStores | None:
     """The vectors of frozen inputs."""

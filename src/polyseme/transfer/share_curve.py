@@ -91,7 +91,7 @@ def finetune_shares(
             sample = samples.items(train, each.share, each.seeds[0])
             done = finetune_task(
                 replace(data, splits={**data.splits, "train": sample}),
-                _beginning(bundle, each),
+                _start_of(bundle, each),
                 replace(_settings(settings, bundle, each.start), seeds=each.seeds),
                 replace(
                     run,
@@ -107,7 +107,7 @@ def finetune_shares(
             elif place is not None:
                 _keep(place, done.report)
     assert best is not None  # the runs of the largest share are always made
-    return Finetuned(best.model, _joined(reports, best, samples), best.cut)
+    return Finetuned(best.model, _join_reports(reports, best, samples), best.cut)
 
 
 def check_scratch(bundle: Bundle | None, settings: FinetuneSettings) -> None:
@@ -135,7 +135,7 @@ def _runs(samples: TrainSamples, seeds: Sequence[int], n_train: int, *, scratch:
                 yield _Run(start, share, n_items, group)
 
 
-def _beginning(bundle: Bundle | None, run: _Run) -> Bundle | None:
+def _start_of(bundle: Bundle | None, run: _Run) -> Bundle | None:
     if bundle is None or run.start == PRETRAINED:
         return bundle
     torch.manual_seed(run.seeds[0])
@@ -165,7 +165,7 @@ def _keep(place: Path, report: FinetuneReport) -> None:
             shutil.rmtree(each)
 
 
-def _joined(reports: dict[_Run, FinetuneReport], best: Finetuned, samples: TrainSamples) -> FinetuneReport:
+def _join_reports(reports: dict[_Run, FinetuneReport], best: Finetuned, samples: TrainSamples) -> FinetuneReport:
     """The report of the largest share, with all shares as its curve, and what all of them cost."""
     points = []
     for start, share in dict.fromkeys((run.start, run.share) for run in reports):

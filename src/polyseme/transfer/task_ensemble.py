@@ -74,7 +74,7 @@ def load_task_models(
             if one != other:
                 raise OptionError(
                     f"The models {names[0]} and {name} cannot answer together: the {field} of their heads differ "
-                    f"({_short(one)} and {_short(other)}). Take models that were fitted to one task."
+                    f"({_shorten(one)} and {_shorten(other)}). Take models that were fitted to one task."
                 )
     return models, task_card(folders[0]) or {}
 
@@ -110,6 +110,6 @@ def _judgments(model: TaskModel, items: Sequence[Item]) -> list[Judgment]:
     return [each for part in parts for each in judge(model, prepare(model, part, learning=False))]
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = ", ".join(value) if isinstance(value, tuple) else str(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

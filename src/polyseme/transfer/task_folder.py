@@ -76,7 +76,7 @@ def save_task_model(
             **(card or {}),
         }
         (folder / CARD).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        weights = {name: each.detach().cpu().contiguous() for name, each in _own(model).state_dict().items()}
+        weights = {name: each.detach().cpu().contiguous() for name, each in _own_modules(model).state_dict().items()}
         write_safetensors(folder / HEAD, weights)
         for name, content in (files or {}).items():
             (folder / name).write_text(content, encoding="utf-8")
@@ -117,13 +117,13 @@ def load_task_model(
     if not (folder / HEAD).is_file():
         raise ModelError(f"{folder} has no {HEAD}, which its {CARD} describes. Copy the whole folder again.")
     weights = read_safetensors(folder / HEAD)
-    expected = _own(model).state_dict()
+    expected = _own_modules(model).state_dict()
     for name, tensor in weights.items():
         counted = name in expected and not expected[name].is_floating_point()
         if not counted or tensor.is_complex() or tensor.is_floating_point():
             refuse_no_weights(name, tensor, folder / HEAD)
     try:
-        _own(model).load_state_dict(weights)
+        _own_modules(model).load_state_dict(weights)
     except RuntimeError as error:
         raise ModelError(f"{folder / HEAD} does not fit its card: {' '.join(str(error).split())[:300]}") from None
     model = model.to(torch.device(device)).eval()
@@ -151,7 +151,7 @@ def weights_digest(model: TaskModel) -> str:
     return digest.hexdigest()
 
 
-def _own(model: TaskModel) -> nn.ModuleDict:
+def _own_modules(model: TaskModel) -> nn.ModuleDict:
     """What is not the encoder's."""
     parts: dict[str, nn.Module] = {"head": model.head}
     if model.mix is not None:

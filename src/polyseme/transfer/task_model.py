@@ -192,7 +192,7 @@ class TaskModel(nn.Module):
 
     def _features(self, batch: TaskBatch) -> Features | None:
         if batch.features is not None:
-            return self._mixed(batch.features)
+            return self._mix_layers(batch.features)
         if batch.rows is None:
             return None
         features = self._read(batch.rows)
@@ -291,7 +291,7 @@ class TaskModel(nn.Module):
         pooled = self.pooling(flat, rows.begins[rows.mask], rows.ends[rows.mask])
         return laid_out(pooled, rows.mask)
 
-    def _mixed(self, features: Features) -> Features:
+    def _mix_layers(self, features: Features) -> Features:
         """Frozen vectors, [R, W, L, D] where layers are mixed."""
 
         def mixed(vectors: Tensor | None, mask: Tensor | None) -> Tensor | None:

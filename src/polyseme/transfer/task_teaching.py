@@ -137,9 +137,9 @@ class TaskTeaching:
         """What a step of this student minimizes."""
 
         def loss(batch: TaskBatch) -> Tensor:
-            with torch.no_grad(), _watched(self.teacher, self.match is not None) as theirs:
+            with torch.no_grad(), _watch(self.teacher, self.match is not None) as theirs:
                 taught = self.teacher.head.teaching_scores(self.teacher.features(batch))
-            with _watched(student, self.match is not None) as mine:
+            with _watch(student, self.match is not None) as mine:
                 features = student.features(batch)
             total = (1 - self.gold_weight) * student.head.soft_loss(features, taught, self.temperature)
             if self.gold_weight and batch.gold is not None:
@@ -185,7 +185,7 @@ def matched_layer(layer: int, depth: int, teacher_depth: int) -> int:
 
 
 @contextmanager
-def _watched(model: TaskModel, watch: bool) -> Iterator[list[States]]:
+def _watch(model: TaskModel, watch: bool) -> Iterator[list[States]]:
     """The states of all layers that a model computes in here."""
     states: list[States] = []
     model.on_states = states.append if watch else None

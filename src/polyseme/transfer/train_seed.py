@@ -149,7 +149,7 @@ def learn(
             figures = score(model)
             model.train()
             learned.curve.append({"step": step + 1, "epoch": (step + 1) / an_epoch, "loss": loss, "dev": figures})
-            if not learned.dev or _first(figures) > _first(learned.dev):
+            if not learned.dev or _first_figure(figures) > _first_figure(learned.dev):
                 learned.best_step, learned.dev = step + 1, figures
                 best.update({name: each.detach().clone() for name, each in model.state().items()})
             if on_report is not None:
@@ -230,7 +230,7 @@ def put(model: TaskModel, weights: Mapping[str, Tensor]) -> None:
         mine[name].copy_(value)
 
 
-def _first(figures: Mapping[str, float]) -> float:
+def _first_figure(figures: Mapping[str, float]) -> float:
     return next(iter(figures.values()))
 
 

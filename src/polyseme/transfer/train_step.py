@@ -101,7 +101,7 @@ class PlainSteps:
             loss = (self.loss or self.model)(batch)
         loss.backward()
         if self.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self._moved(), self.max_grad_norm, foreach=True)
+            nn.utils.clip_grad_norm_(self._parameters_with_gradients(), self.max_grad_norm, foreach=True)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         for table in self.tables:
@@ -113,7 +113,7 @@ class PlainSteps:
         for table in self.tables:
             table.close()
 
-    def _moved(self) -> list[nn.Parameter]:
+    def _parameters_with_gradients(self) -> list[nn.Parameter]:
         return [each for each in self.model.parameters() if each.grad is not None]
 
     def mean_loss(self) -> float:

@@ -44,7 +44,7 @@ class ReadRows:
     """[R, W]"""
 
     def to(self, device: torch.device) -> ReadRows:
-        moved: dict[str, Any] = {name: _moved(each, device) for name, each in vars(self).items()}
+        moved: dict[str, Any] = {name: _move(each, device) for name, each in vars(self).items()}
         return ReadRows(**moved)
 
 
@@ -189,12 +189,12 @@ def beside(
     golds = [unit.gold for unit in units if unit.gold is not None]
     tensors: dict[str, Any] = {}
     if golds:
-        tensors["gold"] = torch.from_numpy(_padded(golds, NO_GOLD))
+        tensors["gold"] = torch.from_numpy(_pad(golds, NO_GOLD))
     if with_marks:
-        tensors["marks"] = torch.from_numpy(_padded([_marks(unit.item, row) for unit, row in rows], 0))
+        tensors["marks"] = torch.from_numpy(_pad([_marks(unit.item, row) for unit, row in rows], 0))
         seconds = [_second_marks(unit.item, row) for unit, row in rows if row.second is not None]
         if seconds:
-            tensors["second_marks"] = torch.from_numpy(_padded(seconds, 0))
+            tensors["second_marks"] = torch.from_numpy(_pad(seconds, 0))
     if any(unit.item.choices or len(unit.rows) > 1 for unit in units):
         groups = [number for number, unit in enumerate(units) for _ in unit.rows]
         tensors["groups"] = torch.tensor(groups, dtype=torch.long)
@@ -247,7 +247,7 @@ def _second_marks(item: Item, row: TaskRow) -> NDArray[np.int64]:
     return np.array(row.second_marks or item.second_marks or (0,) * n_words, dtype=np.int64)
 
 
-def _padded(arrays: Sequence[NDArray[Any]], filling: int) -> NDArray[Any]:
+def _pad(arrays: Sequence[NDArray[Any]], filling: int) -> NDArray[Any]:
     """Stacked; those of words padded on the right."""
     if arrays[0].ndim == 0 or all(each.shape == arrays[0].shape for each in arrays):
         return np.stack(arrays)
@@ -275,5 +275,5 @@ def widened(batch: TaskBatch, *, tags: bool) -> TaskBatch:
     return batch
 
 
-def _moved(tensor: Tensor | None, device: torch.device) -> Tensor | None:
+def _move(tensor: Tensor | None, device: torch.device) -> Tensor | None:
     return None if tensor is None else tensor.to(device, non_blocking=True)

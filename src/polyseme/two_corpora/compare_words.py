@@ -189,10 +189,10 @@ def compare_words(
     with sampled_uses(
         corpora, words, embedder, max_uses=max_uses, group_by=options.group_by, rng=rng, progress=options.progress
     ) as samples:
-        differences = _tested(samples, corpora, rng)
+        differences = _test_words(samples, corpora, rng)
         scale = _typical_distance(samples, rng)
         rows_of = dict(zip(samples.words, samples.rows, strict=True))
-        differences[:top] = [_detailed(each, samples, rows_of[each.word], scale, rng) for each in differences[:top]]
+        differences[:top] = [_add_details(each, samples, rows_of[each.word], scale, rng) for each in differences[:top]]
     return Differences(
         sources=(corpora[0].name, corpora[1].name),
         words=differences,
@@ -206,7 +206,7 @@ def compare_words(
     )
 
 
-def _tested(samples: Samples, corpora: Sequence[Corpus], rng: np.random.Generator) -> list[WordDifference]:
+def _test_words(samples: Samples, corpora: Sequence[Corpus], rng: np.random.Generator) -> list[WordDifference]:
     """All words with their measures and p-values, in order.
 
     A word with the lowest p that so many permutations can give is tested again with as many as the adjustment needs.
@@ -258,7 +258,7 @@ def _typical_distance(samples: Samples, rng: np.random.Generator) -> float:
     return float(np.median(distances)) if len(distances) else 1.0
 
 
-def _detailed(
+def _add_details(
     word: WordDifference, samples: Samples, rows: NDArray[np.int64], scale: float, rng: np.random.Generator
 ) -> WordDifference:
     """The word with its interval, senses and lines."""

@@ -94,12 +94,12 @@ def _words_page(result: Differences) -> str:
         corpora=result.sources,
         headline=result.headline,
         notes=notes_of_words(result),
-        words=[_listed(each) for each in result.words],
+        words=[_listed_word(each) for each in result.words],
         top=result.top,
     )
 
 
-def _listed(word: WordDifference) -> ListedWord:
+def _listed_word(word: WordDifference) -> ListedWord:
     return ListedWord(
         word=word.word,
         counts=word.counts,

@@ -68,8 +68,7 @@ class WordUsesVectors:
         Without the second, its uses are all that are not in the first.
         """
         distances, pairs, sums, counts = (
-            self._weighted(first, second, values)
-            for values in (self._distances, self._pairs, self.vectors, self._one_hot)
+            self._weigh(first, second, values) for values in (self._distances, self._pairs, self.vectors, self._one_hot)
         )
         second = 1 - first if second is None else second
         between = _share(distances[0] * second, pairs[0] * second)
@@ -78,7 +77,7 @@ class WordUsesVectors:
         return Measured(between, between - within, _cosine_distances(*sums), divergence(*shares))
 
     @staticmethod
-    def _weighted(first: Numbers, second: Numbers | None, values: Numbers) -> tuple[Numbers, Numbers]:
+    def _weigh(first: Numbers, second: Numbers | None, values: Numbers) -> tuple[Numbers, Numbers]:
         """The products of both weights with some values; that of uses not in the first is what is left of the sum."""
         product = first @ values
         return product, values.sum(axis=0) - product if second is None else second @ values

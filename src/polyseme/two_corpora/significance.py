@@ -70,9 +70,9 @@ class Exchange:
     def bootstraps(self, n_draws: int, rng: np.random.Generator) -> Iterator[tuple[Numbers, Numbers]]:
         """Weights where the groups of each corpus are drawn with replacement."""
         for n_rows in _portions(n_draws):
-            yield self._resampled(~self._is_second, n_rows, rng), self._resampled(self._is_second, n_rows, rng)
+            yield self._resample(~self._is_second, n_rows, rng), self._resample(self._is_second, n_rows, rng)
 
-    def _resampled(self, members: NDArray[np.bool_], n_rows: int, rng: np.random.Generator) -> Numbers:
+    def _resample(self, members: NDArray[np.bool_], n_rows: int, rng: np.random.Generator) -> Numbers:
         counts = np.zeros((n_rows, len(members)))
         n_members = int(members.sum())
         counts[:, members] = rng.multinomial(n_members, np.full(n_members, 1 / n_members), size=n_rows)
@@ -92,15 +92,15 @@ def observed(uses: WordUsesVectors, exchange: Exchange) -> Measured:
 
 def permuted(uses: WordUsesVectors, exchange: Exchange, n_draws: int, rng: np.random.Generator) -> Measured:
     """The measures of `n_draws` permutations."""
-    return _joined([uses.measure(weights) for weights in exchange.permutations(n_draws, rng)])
+    return _join_measures([uses.measure(weights) for weights in exchange.permutations(n_draws, rng)])
 
 
 def bootstrapped(uses: WordUsesVectors, exchange: Exchange, n_draws: int, rng: np.random.Generator) -> Measured:
     """The measures of `n_draws` bootstrap samples."""
-    return _joined([uses.measure(*weights) for weights in exchange.bootstraps(n_draws, rng)])
+    return _join_measures([uses.measure(*weights) for weights in exchange.bootstraps(n_draws, rng)])
 
 
-def _joined(parts: Sequence[Measured]) -> Measured:
+def _join_measures(parts: Sequence[Measured]) -> Measured:
     return Measured(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 

@@ -101,7 +101,7 @@ def read_corpus(source: Sources, reading: Mapping[str, Any], word: str | None = 
             raise InputError(
                 f"The corpora are read twice, and {name} can be read only once. Save it to a file, and name the file."
             )
-        for row in rows if word is None else _sieved(rows, word):
+        for row in rows if word is None else _filter_rows(rows, word):
             document = document_of(row)
             has_empty_texts = has_empty_texts or not document.words
             counts.update(document.words)
@@ -179,9 +179,9 @@ def sampled_uses(
         with pa.ipc.new_file(str(table_path), _SCHEMA) as table, vectors_path.open("wb") as spool:
             for number, corpus in enumerate(corpora):
                 draw = _Draw(words, corpus, max_uses, group_by, rng, with_others=with_others)
-                for chunk in _chunks(corpus, embedder, draw, group_by, _moved(progress, done, total)):
+                for chunk in _chunks(corpus, embedder, draw, group_by, _shift_progress(progress, done, total)):
                     table.write_table(_uses(chunk, draw, number))
-                    spool.write(_checked(chunk.vectors[0]).tobytes())
+                    spool.write(_check_finite(chunk.vectors[0]).tobytes())
                 draw.check(corpus)
                 done += corpus.n_bytes
         warn_unread(embedder.tally)
@@ -203,11 +203,11 @@ def _chunks(
     with opened as rows:
         sieved = rows
         if len(draw.words) == 1 and group_by in UNITS:
-            sieved = Reading(rows, _sieved(rows, draw.words[0]))
+            sieved = Reading(rows, _filter_rows(rows, draw.words[0]))
         yield from gather(sieved, [embedder], draw, progress)
 
 
-def _sieved(rows: Iterable[Row], word: str) -> Iterator[Row]:
+def _filter_rows(rows: Iterable[Row], word: str) -> Iterator[Row]:
     """Texts that may have a word, without splitting them into words, and empty ones, which end groups of texts."""
     sought = form(word)
     for row in rows:
@@ -296,13 +296,13 @@ def _uses(chunk: Gathered, draw: _Draw, corpus: int) -> pa.Table:
     return pa.table(columns, schema=_SCHEMA)
 
 
-def _checked(vectors: NDArray[Any]) -> Floats:
+def _check_finite(vectors: NDArray[Any]) -> Floats:
     """The vectors in float32; refused where they are not finite."""
     unit(vectors)
     return np.asarray(vectors, dtype=np.float32)
 
 
-def _moved(progress: Progress | None, done: int, total: int) -> Progress | None:
+def _shift_progress(progress: Progress | None, done: int, total: int) -> Progress | None:
     """Progress over both corpora, from that over one of them."""
     if progress is None:
         return None

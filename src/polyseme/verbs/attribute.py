@@ -40,13 +40,13 @@ def attribute(options: AttributeOptions) -> AttributionFindings:
         raise InputError("The input has no text.")
     names = ("label", "word", "occurrence", "method", "steps", "baseline", "progress")
     settings = {each: getattr(options, each) for each in names}
-    findings = attribute_items(model, items, name=name, data=_described(items, files), **settings)
+    findings = attribute_items(model, items, name=name, data=_describe(items, files), **settings)
     if options.output is not None:
         findings.save(options.output, force=options.force)
     return findings
 
 
-def _described(items: Sequence[Item], files: Sequence[str]) -> str:
+def _describe(items: Sequence[Item], files: Sequence[str]) -> str:
     several = len(items) > 1 or bool(files)
     texts = [each for each in (items[0].text, items[0].second) if each is not None]
     named = counted(len(items), "text") if several else " and ".join(map(quoted, texts))

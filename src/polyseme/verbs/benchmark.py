@@ -56,10 +56,10 @@ def benchmark(options: BenchmarkOptions) -> BenchmarkReport:
     record = {"suite": suite.name, "model": name, **settings.to_json(), **options.values(ItemLimits)}
     with _folder(options.output, record, [options.data, folder_of(model)], force=options.force) as folder:
         if suite.evaluation:
-            results, of_evaluation = _scored(suite, tasks, dataclasses.replace(options, model=model))
+            results, of_evaluation = _score_suite(suite, tasks, dataclasses.replace(options, model=model))
             notes += of_evaluation
         else:
-            results = {task.name: _fitted(suite, task, options, model, folder) for task in tasks}
+            results = {task.name: _fit_task(suite, task, options, model, folder) for task in tasks}
         report = BenchmarkReport(suite=suite.name, model=name, results=results, notes=notes)
         if options.output is not None:
             _write(report, Path(options.output), force=options.force)
@@ -129,7 +129,7 @@ def _is_there(task: SuiteTask, data: AnyPath) -> bool:
     return True
 
 
-def _fitted(
+def _fit_task(
     suite: Suite, task: SuiteTask, options: BenchmarkOptions, model: AnyPath | Model, folder: Path | None
 ) -> dict[str, TaskResult]:
     """A task in each of the suite's strategies."""
@@ -163,13 +163,13 @@ def _sample(data: TaskData, options: BenchmarkOptions, task: SuiteTask) -> TaskD
     for split, count in most.items():
         items = splits.get(split, ())
         if count is not None and len(items) > count:
-            splits[split] = _spaced(items, count)
+            splits[split] = _space_evenly(items, count)
             notes.append(f"{len(splits[split]):,} of {len(items):,} items of {split}, evenly spaced.")
     sampled = tuple(name for name in splits if name in data.sampled or len(splits[name]) < len(data.splits[name]))
     return dataclasses.replace(data, splits=splits, sampled=sampled, notes=tuple(notes))
 
 
-def _spaced(items: Sequence[Item], count: int) -> list[Item]:
+def _space_evenly(items: Sequence[Item], count: int) -> list[Item]:
     """At most so many items, evenly spaced; those of one text (questions on a passage) stay together."""
     texts: dict[str, list[Item]] = {}
     for item in items:
@@ -180,7 +180,7 @@ def _spaced(items: Sequence[Item], count: int) -> list[Item]:
     return [item for group in chosen for item in group][:count]
 
 
-def _scored(
+def _score_suite(
     suite: Suite, tasks: Sequence[SuiteTask], options: BenchmarkOptions
 ) -> tuple[dict[str, dict[str, TaskResult]], tuple[str, ...]]:
     """The groups of an evaluation, and notes on it."""

@@ -130,10 +130,10 @@ def _loaded_for_folder(options: ConvertOptions) -> Model:
             f"model out of it. Got --dtype {options.dtype}."
         )
     model = load(model_or_default("convert", options.model), device="cpu", dtype=options.dtype)
-    return _filled(model, options) if options.fill_pruned or options.to in OPENED_ELSEWHERE else model
+    return _fill_pruned(model, options) if options.fill_pruned or options.to in OPENED_ELSEWHERE else model
 
 
-def _filled(model: Model, options: ConvertOptions) -> Model:
+def _fill_pruned(model: Model, options: ConvertOptions) -> Model:
     """The model with all heads that it was made with; pruned ones are zeros, where that is requested."""
     if not is_pruned(model.bundle):
         if options.fill_pruned:

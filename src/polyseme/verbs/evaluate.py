@@ -131,14 +131,14 @@ def evaluate(options: EvaluateOptions) -> Report:
 def check_evaluation(options: EvaluateOptions) -> None:
     """Refuse an evaluation of a language model that does not exist, or whose data is not there."""
     check_hide(options.hide)
-    chosen, _ = _chosen(str(options.name), options.data, options.source, listed(options.reference), None)
+    chosen, _ = _choose_evaluation(str(options.name), options.data, options.source, listed(options.reference), None)
     if EVALUATIONS[chosen].two_sides:
         raise OptionError(f"{chosen} compares texts with their references, and evaluates no model.")
 
 
 def _evaluate_language_model(options: EvaluateOptions, name: str, started: float) -> Report:
     model = folder_of(options.model)
-    chosen, files = _chosen(name, options.data, options.source, listed(options.reference), model)
+    chosen, files = _choose_evaluation(name, options.data, options.source, listed(options.reference), model)
     evaluation = EVALUATIONS[chosen]
     if options.pairs is not None and not evaluation.of_pairs:
         raise OptionError(
@@ -186,7 +186,7 @@ def _curve(
     return dataclasses.replace(report, model=str(options.model), curve=points, cost=sum_of(costs))
 
 
-def _chosen(
+def _choose_evaluation(
     name: str, data: AnyPath | None, source: AnyPath | None, references: Sequence[AnyPath], model: AnyPath | None
 ) -> tuple[str, list[Path]]:
     """The row of the table, and its files. Any other name is a file of pairs."""

@@ -84,7 +84,7 @@ def run_pretraining(
         return _count(COUNTED[options.recipe], options, texts, costs, started)
     request = request_of(options, texts, teaching)
     start = request.start if teaching is None else teaching.teacher
-    device, building = request.device, _building(options, request.recipe, start)
+    device, building = request.device, _corpus_options(options, request.recipe, start)
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
             fitted = devices.agree(request.fit(building["vocab_size"], devices))
@@ -117,9 +117,9 @@ def check_pretraining(options: PretrainOptions) -> dict[str, Any]:
     if options.recipe is not None and options.recipe in COUNTED:
         recipe = COUNTED[options.recipe]
         _check_counting(recipe, options)
-        return _building(options, recipe)
+        return _corpus_options(options, recipe)
     request = request_of(options, texts)
-    building = _building(options, request.recipe, request.start)
+    building = _corpus_options(options, request.recipe, request.start)
     with devices_for(request.device) as devices:
         check_plan(request.plan(building["vocab_size"], request.fit(building["vocab_size"], devices)), devices)
     return building
@@ -144,7 +144,7 @@ def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates:
         check_output(output, force=options.force, kind="folder", inputs=inputs, marks=RUN_MARKS)
     with contextlib.ExitStack() as held:
         with _room_for(output, held, force=options.force):
-            corpus = _corpus_of_run(texts, output, _building(options, recipe))
+            corpus = _corpus_of_run(texts, output, _corpus_options(options, recipe))
             corpus.shards("train")  # refuses pairs
             lead_of(corpus.tokenizer)
             place = OWN_CORPUS if texts.corpus is None else str(texts.corpus.resolve())
@@ -166,7 +166,9 @@ def _check_counting(recipe: CountedRecipe, options: PretrainOptions) -> dict[str
     return recipe.settings(options.shape or {})
 
 
-def _building(options: PretrainOptions, recipe: Recipe | CountedRecipe, start: str | None = None) -> dict[str, Any]:
+def _corpus_options(
+    options: PretrainOptions, recipe: Recipe | CountedRecipe, start: str | None = None
+) -> dict[str, Any]:
     """How the corpus of a recipe is built; a model that is trained further brings its tokenizer."""
     return {
         "tokenizer": start or options.tokenizer or recipe.tokenizer,

@@ -86,7 +86,7 @@ def list_recipes(options: RecipesOptions) -> list[RecipeCard]:
         return [_counted_card(COUNTED[options.recipe])]
     if options.recipe is not None:
         recipe = recipe_named(options.recipe)
-        return [_card(recipe, _fitted(recipe, options))]
+        return [_card(recipe, _fit_to_budget(recipe, options))]
     if options.changed():
         raise OptionError(
             f"Training is shown as it is fitted for one recipe at a time, and {', '.join(options.changed())} would "
@@ -142,7 +142,7 @@ def _card(recipe: Recipe, fitted: FittedTraining | None) -> RecipeCard:
     )
 
 
-def _fitted(recipe: Recipe, options: RecipesOptions) -> FittedTraining | None:
+def _fit_to_budget(recipe: Recipe, options: RecipesOptions) -> FittedTraining | None:
     """What `pretrain` would begin with, but for what goes by the text."""
     budget, device = parse_budget(options.budget), find_device(options.device)
     if recipe.scaling is None:

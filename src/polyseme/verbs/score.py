@@ -77,7 +77,7 @@ def score(options: ScoreOptions) -> Scores:
     inputs = inputs_of(options.sources)
     if output is not None:
         check_scores_output(output, by=options.by, force=options.force, inputs=[*names_of(inputs), source])
-    loaded, scorer = _loaded(options)
+    loaded, scorer = _load(options)
     if scorer.needs_source and source is None:
         raise OptionError(
             "The model reads a source and says how likely a text is given that. Name the file with the sources "
@@ -113,12 +113,12 @@ def score(options: ScoreOptions) -> Scores:
 
 def worker_job(options: ScoreOptions) -> chunked_job.Job[Any, Any]:
     """The job of a process that is given rows."""
-    loaded, scorer = _loaded(options)
+    loaded, scorer = _load(options)
     settings = partial(_settings, options, loaded, scorer, [])
     return scoring_job(scorer, options.output, by=options.by, marked=options.marked, settings=settings)
 
 
-def _loaded(options: ScoreOptions) -> tuple[Model, Scorer]:
+def _load(options: ScoreOptions) -> tuple[Model, Scorer]:
     loaded = load(model_or_default("score", options.model), device=options.device, dtype=options.dtype)
     return loaded, loaded.scorer(options, options.batch_pieces)
 

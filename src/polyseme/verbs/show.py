@@ -30,16 +30,16 @@ def show(options: ShowOptions) -> Card:
     if options.output is None:
         if "length" in options.changed():
             raise OptionError("The length is that of the pictures. Name an output file, or leave it out.")
-        return _loaded(options).show()
+        return _load(options).show()
     check_result_output(options.output, FORMATS, force=options.force)
-    model = _loaded(options)
+    model = _load(options)
     card = model.show()
     shown = card, _picture(model.bundle, card, options.length)
     write_result(shown, options.output, FORMATS, force=options.force)
     return card
 
 
-def _loaded(options: ShowOptions) -> Model:
+def _load(options: ShowOptions) -> Model:
     return (
         options.model
         if isinstance(options.model, Model)

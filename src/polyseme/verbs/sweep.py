@@ -46,7 +46,7 @@ NOT_DECIDING = ("device", "workers", "cost_rates", "cache", "checkpoint_seconds"
 _THEIRS = {"evaluate": EvaluateOptions, "benchmark": BenchmarkOptions, "finetune": FinetuneTaskOptions}
 
 
-def _documented(function: Callable[..., Sweep]) -> Callable[..., Sweep]:
+def _document(function: Callable[..., Sweep]) -> Callable[..., Sweep]:
     """The function with the sweep's own options in its signature and its documentation."""
     (*first, last), own = inspect.signature(function).parameters.values(), signature_of(SweepOptions).parameters
     function.__signature__ = inspect.Signature([*first, *own.values(), last], return_annotation="Sweep")  # type: ignore[attr-defined]
@@ -56,7 +56,7 @@ def _documented(function: Callable[..., Sweep]) -> Callable[..., Sweep]:
     return function
 
 
-@_documented
+@_document
 def sweep(verb: str, argument: Any = None, /, **options: Any) -> Sweep:
     """Run a command over a grid of settings and seeds, and compare all runs in one table.
 
@@ -75,7 +75,7 @@ def sweep(verb: str, argument: Any = None, /, **options: Any) -> Sweep:
     swept, own, base = _read(verb, argument, options)
     points = grid_points(own.over, own.rows)
     seeds = _seeds(own.seeds)
-    then = [_following(each) for each in own.then]
+    then = [_check_following(each) for each in own.then]
     seconds = None if own.stop_after is None else parse_time(own.stop_after, "stop_after")
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     places = _places(swept, base, points)
@@ -164,7 +164,7 @@ def _of_point(swept: SweptVerb, point: Point, base: Mapping[str, Any], places: M
     return options
 
 
-def _following(command: Any) -> tuple[str, dict[str, Any]]:
+def _check_following(command: Any) -> tuple[str, dict[str, Any]]:
     """A command that follows each run, with its options, checked."""
     if not (isinstance(command, Sequence) and len(command) == 2 and isinstance(command[1], Mapping)):
         raise OptionError(

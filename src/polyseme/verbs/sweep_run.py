@@ -208,11 +208,11 @@ def carry_out(folder: Path, *, started: float | None = None, stop_after: float |
 # --- the command of the sweep -----------------------------------------------------------------------------------------
 
 
-def _pretrained(
+def _pretrain(
     request: RunRequest, place: Path, started: float, stop_after: float | None, say: Say
 ) -> tuple[Figures, RunCost]:
     if not ((place / RUN).is_file() and Run.open(place).finished):
-        options = _typed(request.options, PretrainOptions)
+        options = _restore_types(request.options, PretrainOptions)
         stops: dict[str, Any] = (
             {} if stop_after is None or options.get("recipe") in COUNTED else {"stop_after": f"{stop_after:g}s"}
         )
@@ -226,20 +226,22 @@ def _pretrained(
     return figures, RunCost.of(ledger, side_by_side=request.side_by_side)
 
 
-def _finetuned(
+def _finetune(
     request: RunRequest, place: Path, started: float, stop_after: float | None, say: Say
 ) -> tuple[Figures, RunCost]:
     if not (place / REPORT).is_file():
         report = lambda each: say(f"step {each.done:,}/{each.n_steps:,}")  # noqa: E731
-        finetune(**_typed(request.options, FinetuneTaskOptions), seeds=[request.seed], output=place, on_report=report)
+        finetune(
+            **_restore_types(request.options, FinetuneTaskOptions), seeds=[request.seed], output=place, on_report=report
+        )
     read = FinetuneReport.from_json(load_json(place / REPORT, kind=dict))
     return finetuning_figures(read), RunCost.of(read.ledger, side_by_side=request.side_by_side)
 
 
-_FIRST = {"pretrain": _pretrained, "finetune": _finetuned}
+_FIRST = {"pretrain": _pretrain, "finetune": _finetune}
 
 
-def _typed(options: Mapping[str, Any], record: Any) -> dict[str, Any]:
+def _restore_types(options: Mapping[str, Any], record: Any) -> dict[str, Any]:
     """Options from JSON, in which names of files are those, and not texts."""
     files = {each.name for each in fields_of(record) if "Sources" in str(each.type)}
 
@@ -273,7 +275,7 @@ def _follow(
     return figures, RunCost.of(ledger, side_by_side=request.side_by_side), notes
 
 
-def _evaluated(model: Path, options: Mapping[str, Any]) -> Figures:
+def _evaluate(model: Path, options: Mapping[str, Any]) -> Figures:
     report: Report = evaluate(**options, model=model)
     column = next(iter(report.columns))
     return {
@@ -291,7 +293,7 @@ def _of_interval(figures: Mapping[str, float | None]) -> float | None:
     return None if low is None or high is None else (high - low) / (2 * 1.96)
 
 
-def _benchmarked(model: Path, options: Mapping[str, Any]) -> Figures:
+def _benchmark(model: Path, options: Mapping[str, Any]) -> Figures:
     report: BenchmarkReport = benchmark(
         **options, model=model, output=model.parent / f"{options['suite']}.json", force=True
     )
@@ -327,8 +329,8 @@ def _finetuned_further(model: Path, options: Mapping[str, Any]) -> Figures:
 
 
 FOLLOWING: Mapping[str, Callable[[Path, Mapping[str, Any]], Figures]] = {
-    "evaluate": _evaluated,
-    "benchmark": _benchmarked,
+    "evaluate": _evaluate,
+    "benchmark": _benchmark,
     "finetune": _finetuned_further,
 }
 """Commands that may follow a run."""

@@ -39,7 +39,7 @@ def tradeoffs(options: TradeoffsOptions) -> Report:
 
         >>> polyseme.tradeoffs("reviews.csv", model="models/stars", also="models/pruned")       # doctest: +SKIP
     """
-    names = _listed(options.forms) or list(FORMS)
+    names = _split_names(options.forms) or list(FORMS)
     for name in names:
         check_choice("form", name, FORMS)
     if options.rounds < 1 or (options.items is not None and options.items < 1):
@@ -57,7 +57,7 @@ def tradeoffs(options: TradeoffsOptions) -> Report:
     notes = [*task.notes]
     with tempfile.TemporaryDirectory() as scratch:
         forms = _forms(names, folder, Path(scratch), notes)
-        forms += [_other(other, first.head.config) for other in _listed(options.also)]
+        forms += [_other_form(other, first.head.config) for other in _split_names(options.also)]
         if not forms:
             raise OptionError(f"There is no form to measure. {' '.join(notes)}")
         measured = take_turns(forms, items, options.rounds, options.progress)
@@ -97,7 +97,7 @@ def _forms(names: Sequence[str], folder: Path, scratch: Path, notes: list[str]) 
     return forms
 
 
-def _other(name: str, head: Any) -> Form:
+def _other_form(name: str, head: Any) -> Form:
     form = form_of_folder(Path(name).name or name, model_folder(find_model(name)))
     theirs = form.predictor.model.head.config
     for field in SAME:
@@ -106,7 +106,7 @@ def _other(name: str, head: Any) -> Form:
     return form
 
 
-def _listed(value: Any) -> list[str]:
+def _split_names(value: Any) -> list[str]:
     """Names with commas between them, a list of them, or one path."""
     names = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
     return [str(name).strip() for name in names]

@@ -29,14 +29,14 @@ def uses(options: WordUsesOptions) -> WordUsesFindings:
     check_findings_output(options.output, force=options.force, inputs=[*inputs, *models])
     if options.source is not None and options.format is None and (files := vector_files(options.source)):
         raise OptionError(f"{files[0]} has vectors of one layer, and uses are compared at all layers. Name the texts.")
-    model = _used(model_or_default("uses", options.model), options)
-    findings = word_uses(options, model, None if options.static is None else _used(options.static, options))
+    model = _use_model(model_or_default("uses", options.model), options)
+    findings = word_uses(options, model, None if options.static is None else _use_model(options.static, options))
     if options.output is not None:
         findings.save(options.output, force=options.force)
     return findings
 
 
-def _used(model: AnyPath | Model, options: WordUsesOptions) -> UsedModel:
+def _use_model(model: AnyPath | Model, options: WordUsesOptions) -> UsedModel:
     settings = {} if isinstance(model, Model) else {"device": options.device, "dtype": options.dtype}
     loaded = load(model, **settings)  # type: ignore[arg-type]
     return UsedModel(loaded.bundle, loaded.path, loaded.precision)

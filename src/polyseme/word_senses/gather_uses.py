@@ -147,7 +147,7 @@ def gather(
 ) -> Iterator[Gathered]:
     """The uses of all words, or of those whose positions in a document `select` returns, in the order of the rows."""
     for chunk in row_chunks(rows):
-        documents, places = _selected(map(document_of, chunk), select)
+        documents, places = _select(map(document_of, chunk), select)
         if documents:
             encoded = {id(each.tokenizer): each.encode(documents) for each in _distinct(embedders)}
             vectors = [
@@ -189,14 +189,14 @@ class VectorUses:
             for document in read_vectors(name):
                 chunk.append(dataclasses.replace(document, fields=self._fields_of(document, name)))
                 if len(chunk) == DOCUMENTS_AT_ONCE:
-                    yield from self._gathered(chunk, select)
+                    yield from self._gather(chunk, select)
                     chunk = []
-            yield from self._gathered(chunk, select)
+            yield from self._gather(chunk, select)
             if progress is not None:
                 progress(done, total)
 
-    def _gathered(self, chunk: Sequence[Embedded], select: Select | None) -> Iterator[Gathered]:
-        documents, places = _selected(chunk, select)
+    def _gather(self, chunk: Sequence[Embedded], select: Select | None) -> Iterator[Gathered]:
+        documents, places = _select(chunk, select)
         if not documents:
             return
         stored = np.concatenate([each.vectors[at] for each, at in zip(documents, places, strict=True)])
@@ -263,7 +263,7 @@ def _size(name: str) -> int:
 # --- both -------------------------------------------------------------------------------------------------------------
 
 
-def _selected(documents: Any, select: Select | None) -> tuple[list[Any], list[Sequence[int]]]:
+def _select(documents: Any, select: Select | None) -> tuple[list[Any], list[Sequence[int]]]:
     """The documents that have selected words, and the positions of these."""
     chosen: list[Any] = []
     places: list[Sequence[int]] = []

@@ -79,11 +79,11 @@ def nearest(
         if len(best.rows) == top:  # a row that is not nearer than the last of the best is dropped
             closer = cosines > best.cosines[-1]
             rows, cosines = rows[closer], cosines[closer]
-        best = _first(np.concatenate([best.rows, rows]), np.concatenate([best.cosines, cosines]), top)
+        best = _nearest(np.concatenate([best.rows, rows]), np.concatenate([best.cosines, cosines]), top)
     return best
 
 
-def _first(rows: Ints, cosines: Floats, top: int) -> Near:
+def _nearest(rows: Ints, cosines: Floats, top: int) -> Near:
     if len(rows) > 2 * top:
         least = np.partition(cosines, len(cosines) - top)[len(cosines) - top]
         near = cosines >= least
@@ -123,7 +123,7 @@ class Graph:
             rows = np.sort(np.asarray(self._index.search(query, n_candidates).keys, dtype=np.int64))
             allowed_rows = rows if allowed is None else rows[allowed[rows]]
             if len(allowed_rows) >= top or n_candidates == len(vectors):
-                return _first(allowed_rows, vectors[allowed_rows] @ query, top)
+                return _nearest(allowed_rows, vectors[allowed_rows] @ query, top)
 
 
 def _usearch() -> Any:

@@ -182,7 +182,7 @@ def senses_of(
     if saved is not None:
         saved.check_fits(word_uses.view, context, word_uses.name)
     same, min_ease = (SAME_DISTANCE_IN_CONTEXT, MIN_EASE_IN_CONTEXT) if context else (SAME_DISTANCE, MIN_EASE)
-    grouped = _grouped(word_uses, word, saved, options.n_senses, seed=options.seed, same=same, min_ease=min_ease)
+    grouped = _group_uses(word_uses, word, saved, options.n_senses, seed=options.seed, same=same, min_ease=min_ease)
     n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
     typical = examples(word_uses.vectors, grouped.labels, n_groups=n_groups)
     center, means = (saved.center, saved.means) if saved is not None else _means(word_uses.vectors, grouped.labels)
@@ -192,7 +192,7 @@ def senses_of(
     described = (
         list(saved.senses)
         if saved is not None
-        else _described(word, word_uses, grouped.labels, typical, means, center, namer, wordnet, embedder, notes)
+        else _describe_senses(word, word_uses, grouped.labels, typical, means, center, namer, wordnet, embedder, notes)
     )
     points = draw(word_uses.vectors, options.seed)
     sizes = np.bincount(grouped.labels, minlength=n_groups).tolist()
@@ -234,7 +234,7 @@ def _embedder(
     return embedder, View(fingerprint=fingerprint(bundle, precision), layer=embedder.choice, pool=embedder.pool)
 
 
-def _grouped(
+def _group_uses(
     word_uses: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, **options: Any
 ) -> Grouped:
     if saved is not None:
@@ -252,7 +252,7 @@ def _means(vectors: Floats, labels: Labels) -> tuple[Floats, Floats]:
     return center, unit(np.stack(means))
 
 
-def _described(
+def _describe_senses(
     word: str,
     word_uses: UsesOfWord,
     labels: Labels,

@@ -63,10 +63,10 @@ def telling_neighbors(
     ]
     if n_groups == 1:
         rest = [background or {}]
-    return [_telling(own, others) for own, others in zip(counts, rest, strict=True)]
+    return [_distinctive_words(own, others) for own, others in zip(counts, rest, strict=True)]
 
 
-def _telling(own: Mapping[str, int], others: Mapping[str, int]) -> list[str]:
+def _distinctive_words(own: Mapping[str, int], others: Mapping[str, int]) -> list[str]:
     """The words with the highest log-odds ratio, in standard deviations."""
     n_own, n_others = sum(own.values()), sum(others.values())
     if not n_own or not n_others:
@@ -102,7 +102,7 @@ def replacements(bundle: Bundle, word: str, uses: Sequence[Sequence[Use]]) -> li
 
     `uses` are the typical uses of each group. Only words that are one piece of the model's are found.
     """
-    likely = [_filled(bundle, group[:N_FILLED]) for group in uses]
+    likely = [_predict_replacements(bundle, group[:N_FILLED]) for group in uses]
     known = [each for each in likely if each is not None]
     return [[] if each is None else _words_of(bundle, word, _scores(each, known)) for each in likely]
 
@@ -115,7 +115,7 @@ def _scores(likely: NDArray[Any], groups: Sequence[NDArray[Any]]) -> NDArray[Any
     return result
 
 
-def _filled(bundle: Bundle, uses: Sequence[Use]) -> NDArray[np.float64] | None:
+def _predict_replacements(bundle: Bundle, uses: Sequence[Use]) -> NDArray[np.float64] | None:
     """The probability of each piece in the place of the word; None if no use can be filled. [V]
 
     Over uses it is the geometric mean, so that what fits one use only counts little.

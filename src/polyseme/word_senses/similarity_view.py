@@ -99,7 +99,7 @@ def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int,
     cosines = [_cosines(each.vectors, chosen.vectors[position]) for each in docs]
     if not np.isfinite(cosines[number][position]):
         raise InputError(f"The vector of {str(word)!r} is zero, so that nothing can be compared with it.")
-    shown = _shown(docs, cosines, number, position)
+    shown = _choose_texts(docs, cosines, number, position)
     n_words, n_shown = (sum(len(each.words) for each in texts) for texts in (docs, shown))
     n_uses = len(_places(docs, word))
     html = colored_texts(
@@ -184,7 +184,7 @@ def _cosines(vectors: NDArray[Any], to: NDArray[Any]) -> NDArray[Any]:
     return cosines
 
 
-def _shown(
+def _choose_texts(
     documents: Sequence[Embedded], cosines: Sequence[NDArray[Any]], number: int, position: int
 ) -> list[ColoredText]:
     """The texts to show, up to `MOST_WORDS`: the document of the chosen use, around it, then the others in order."""
