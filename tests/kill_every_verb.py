@@ -42,11 +42,11 @@ CHILD = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 from polyseme.corpus import document_reader
-from polyseme.files import chunked_job
+from polyseme.files import chunks
 from polyseme.generating import generate_files
 from polyseme.transfer import predict_files
 
-chunked_job.CHUNK_CHARACTERS = 1000
+chunks.CHUNK_CHARACTERS = 1000
 document_reader.STRETCH = 4000
 generate_files.CHUNK_PROMPTS = predict_files.CHUNK_TEXTS = 12
 TOUCHES = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree")

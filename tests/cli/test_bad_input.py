@@ -18,7 +18,7 @@ import torch
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.files import chunked_job as job
+from polyseme.files import chunks
 
 GOOD = b"Dawn broke.\nThe vase broke.\n"
 N_LONG = 60
@@ -59,7 +59,7 @@ INPUTS: dict[str, tuple[str, bytes, list[str]]] = {
 def test_a_bad_input(
     run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, suffix: str
 ) -> None:
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 1 << 18)  # so that vectors are on the disk when the far ones come
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1 << 18)  # so that vectors are on the disk when the far ones come
     name, content, said = INPUTS[kind]
     source = tmp_path / name
     source.write_bytes(content)

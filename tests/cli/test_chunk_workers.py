@@ -20,8 +20,8 @@ from polyseme.cluster import ray_cluster
 from polyseme.cluster.chunk_worker import ChunkWorker, comparable
 from polyseme.errors import MissingPackageError, OptionError, OutputError, PolysemeWarning
 from polyseme.extras import optional
-from polyseme.files import chunked_job
-from polyseme.files.chunked_job import Chunk, Job
+from polyseme.files import chunks
+from polyseme.files.chunks import Chunk, Job
 from polyseme.files.unfinished_folder import SETTINGS
 from polyseme.transfer import predict_files
 from polyseme.verbs import on_cluster
@@ -56,7 +56,7 @@ class Backwards:
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_cluster, "RayWorkers", Backwards)
     monkeypatch.setattr(on_cluster, "check_cluster", lambda address, output: None)
-    monkeypatch.setattr(chunked_job, "CHUNK_CHARACTERS", 30)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 30)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def _same(folder: Path, name: str) -> None:
 def test_a_single_chunk_needs_no_workers(
     tiny: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunked_job, "CHUNK_CHARACTERS", 1_000_000)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1_000_000)
     outputs = [tmp_path / "alone.parquet", tmp_path / "ray.parquet"]
     for output, ray in zip(outputs, (None, "local"), strict=True):
         with pytest.warns(PolysemeWarning) as reported:

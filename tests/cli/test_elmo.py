@@ -17,7 +17,7 @@ from golden_elmo import GOLDEN, WITHIN, content, golden_bundle
 from polyseme.api import Model
 from polyseme.embedding import embed_files, flow
 from polyseme.errors import PolysemeWarning
-from polyseme.files import chunked_job as job
+from polyseme.files import chunks
 from polyseme.files.vector_files import read_provenance, read_vectors
 from tiny_models import tiny_model
 
@@ -76,7 +76,7 @@ def test_carried_state_equals_the_original_s(run: Run, tmp_path: Path, monkeypat
     """Its ten batches of three as one file, in chunks that end anywhere."""
     for module in (flow, embed_files):
         monkeypatch.setattr(module, "ROWS_CARRIED", 3)
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 500)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 500)
     sentences = content("allennlp/sentences")
     path, output = tmp_path / "words.jsonl", tmp_path / "vectors.npz"
     rows = [{"words": sentences[row][number].split()} for number in range(10) for row in range(3)]
@@ -102,7 +102,7 @@ def test_batches_run_on_over_all_of_the_input(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     """Whatever chunks it is read in: as one call of `Model.embed` over all texts."""
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 700)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 700)
     tiny_model("elmo").save(tmp_path / "elmo")
     path, output = tmp_path / "in.jsonl", tmp_path / ("shards" if "--shard-rows" in options else "out.npz")
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in many()), encoding="utf-8")
@@ -130,7 +130,7 @@ def test_batches_run_on_over_all_of_the_input(
 
 
 def test_what_was_stopped_starts_anew(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 700)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 700)
     tiny_model("elmo").save(tmp_path / "elmo")
     path, output = tmp_path / "in.txt", tmp_path / "out.npz"
     path.write_text("\n".join(text or "so" for text in many()), encoding="utf-8")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import polyseme
 from cli.commands import Run
-from polyseme.files import chunked_job as job
+from polyseme.files import chunks
 from polyseme.files.vector_files import read_provenance
 
 TEXTS = [
@@ -180,7 +180,7 @@ def test_chunks_of_the_input_do_not_show(
 ) -> None:
     whole, cut = tmp_path / "whole.npz", tmp_path / "cut.npz"
     run("embed", source, "-m", tiny, "-o", whole)
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 5)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 5)
     assert run("embed", source, "-m", tiny, "-o", cut).code == 0
     expected, found = Rows(whole), Rows(cut)
     assert found.ids == expected.ids
@@ -192,7 +192,7 @@ def test_chunks_of_the_input_do_not_show(
 def test_progress_runs_from_nothing_to_the_end_of_the_input(
     tiny: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 5)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 5)
     told: list[tuple[int, int | None]] = []
     polyseme.embed(
         source, output=tmp_path / "out.npz", model=tiny, progress=lambda done, total: told.append((done, total))

@@ -10,7 +10,7 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.files import chunked_job as job
+from polyseme.files import chunks
 from polyseme.files.vector_files import read_provenance
 
 TREEBANK = """# sent_id = one
@@ -72,7 +72,7 @@ def test_several_sources(run: Run, tiny: Path, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:The model's tokenizer has no pieces:polyseme.errors.PolysemeWarning")
 def test_a_sentence_may_be_a_text(run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as a file with a sentence a line, in one chunk and in several, and in Python."""
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 20)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 20)
     prose, lines = tmp_path / "prose.txt", tmp_path / "lines.txt"
     prose.write_text("  Dawn broke. Dr. Zyx broke the vase!\n\n“The vase?” So it was.\r\nno stop\n")
     sentences = ["Dawn broke.", "Dr. Zyx broke the vase!", "“The vase?”", "So it was.", "no stop"]

@@ -16,8 +16,8 @@ CHUNK = 1 << 12
 LINE = b"Dawn broke." + b" " * CHUNK + b"\n"
 """A line that is a chunk by itself."""
 POLYSEME = f"""
-from polyseme.files import chunked_job as job
-job.CHUNK_CHARACTERS = {CHUNK}
+from polyseme.files import chunks
+chunks.CHUNK_CHARACTERS = {CHUNK}
 from polyseme.cli import main
 main()
 """

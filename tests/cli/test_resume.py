@@ -24,7 +24,7 @@ from cli.commands import Refuse, Run
 from forked import Forked, run_forked
 from polyseme.embedding.flow import Embedder
 from polyseme.errors import InputError
-from polyseme.files import chunked_job as job
+from polyseme.files import chunked_job, chunks
 from polyseme.files.vector_files import read_provenance, read_vectors
 
 CHUNK = 1000
@@ -36,7 +36,7 @@ import os, signal, time
 from polyseme.cli import main
 from polyseme.embedding.flow import Embedder
 from polyseme.files.chunk_spool import Spool
-from polyseme.files import chunked_job as job
+from polyseme.files import chunks
 
 left = int(os.environ.get("DIE_AFTER", -1))
 
@@ -50,7 +50,7 @@ def slowly(function):
         return function(*given, **named)
     return slow
 
-job.CHUNK_CHARACTERS = {CHUNK}
+chunks.CHUNK_CHARACTERS = {CHUNK}
 Embedder.embed = slowly(Embedder.embed)
 Spool._data = slowly(Spool._data)
 main()
@@ -66,7 +66,7 @@ def text(number: int) -> str:
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", CHUNK)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", CHUNK)
     path = tmp_path / "in.jsonl"
     rows = ({"n": f"text {number}", "text": text(number), "stars": number % 5} for number in range(N_TEXTS))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -216,9 +216,9 @@ def test_only_shards_that_polyseme_wrote_are_replaced(
 def test_input_of_one_chunk_needs_no_spool(
     run: Run, tiny: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "CHUNK_CHARACTERS", 10**7)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 10**7)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(job, "open_spool", None)
+        patched.setattr(chunked_job, "open_spool", None)
         assert run(*line(source, tiny, tmp_path / "out.npz")).code == 0
 
 
@@ -434,7 +434,7 @@ def n_kept(output: Path) -> int:
 SCORING = f"""
 import time
 from polyseme.cli import main
-from polyseme.files import chunked_job as job
+from polyseme.files import chunks
 from polyseme.scoring.scorer import Scorer
 
 score = Scorer.__call__
@@ -443,7 +443,7 @@ def slowly(*given, **named):
     time.sleep(0.05)
     return score(*given, **named)
 
-job.CHUNK_CHARACTERS = {CHUNK}
+chunks.CHUNK_CHARACTERS = {CHUNK}
 Scorer.__call__ = slowly
 main()
 """

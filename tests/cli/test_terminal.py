@@ -26,7 +26,8 @@ from polyseme.cli.terminal import Bar
 from polyseme.cost import Tally
 from polyseme.errors import PolysemeWarning
 from polyseme.files.chunk_spool import JsonLines
-from polyseme.files.chunked_job import CHUNK_CHARACTERS, Chunk, Job, every, open_lines, run_job
+from polyseme.files.chunked_job import open_lines, run_job
+from polyseme.files.chunks import CHUNK_CHARACTERS, Chunk, Job, every
 from polyseme.files.rows import read_rows
 from polyseme.types import OnBatch
 

@@ -14,7 +14,8 @@ from damage import flip_bit
 from polyseme.cost import Tally
 from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.files.chunk_spool import JsonLines
-from polyseme.files.chunked_job import Chunk, Job, every, open_lines, run_job
+from polyseme.files.chunked_job import open_lines, run_job
+from polyseme.files.chunks import Chunk, Job, every
 from polyseme.files.rows import read_rows
 from polyseme.files.unfinished_folder import locked, unfinished_folder
 

@@ -16,7 +16,7 @@ from conformance.cases import REFERENCED
 from embedding.sentence_folders import sentence_folder
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import InputError, ModelError, OptionError, OutputError
-from polyseme.files import chunked_job
+from polyseme.files import chunks
 from tiny_models import TEXT, tiny_model
 
 TEXTS = ["The vase broke.", "Dawn broke, didn't it?", "a crane"]
@@ -169,7 +169,7 @@ def test_words_by_lowercase_and_with_blanks(folders: Any, tmp_path: Path) -> Non
 
 
 def test_stopped_work_is_resumed(folders: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunked_job, "CHUNK_CHARACTERS", 100)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 100)
     options: dict[str, Any] = {"model": folders(), "to": "word2vec", "source": source, "min_count": 1, "device": "cpu"}
     polyseme.convert_model(**options, output=tmp_path / "whole.vec")
 

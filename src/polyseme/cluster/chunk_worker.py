@@ -13,7 +13,8 @@ from typing import Any
 
 from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.files.chunk_spool import ChunkRecord, Spool
-from polyseme.files.chunked_job import Chunk, Job, store_chunk
+from polyseme.files.chunked_job import store_chunk
+from polyseme.files.chunks import Chunk, Job
 from polyseme.files.rows import Row
 from polyseme.files.unfinished_folder import SETTINGS
 

@@ -20,7 +20,7 @@ from typing import Any
 from polyseme.cluster.chunk_worker import ChunkWorker, comparable
 from polyseme.cluster.ray_cluster import SECONDS_TO_START, check_nodes, connected, shorten
 from polyseme.errors import ClusterError, PolysemeError, PolysemeWarning
-from polyseme.files.chunked_job import Chunk, Job
+from polyseme.files.chunks import Chunk, Job
 from polyseme.files.unfinished_folder import SETTINGS
 
 QUEUED = 2
@@ -31,7 +31,7 @@ SECONDS_TO_END = 10.0
 
 
 class RayWorkers:
-    """The workers of a cluster, one for each processor, or for each GPU; see `files.chunked_job.Workers`."""
+    """The workers of a cluster, one for each processor, or for each GPU; see `files.chunks.Workers`."""
 
     def __init__(self, address: str, make_job: Callable[[], Job[Any, Any]], *, on_gpu: bool) -> None:
         """`make_job` is called by each worker."""

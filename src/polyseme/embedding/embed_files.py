@@ -21,7 +21,8 @@ from polyseme.embedding.side_by_side import WordEmbedder
 from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import Storage
-from polyseme.files.chunked_job import Chunk, Job, Shards, Workers, by_characters, run_job
+from polyseme.files.chunked_job import run_job
+from polyseme.files.chunks import Chunk, Job, Shards, Workers, by_characters
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import OWN, Fitter, Per, Store, VectorWriter, format_of, opened, read_vectors

@@ -26,7 +26,8 @@ from polyseme.embedding.row_documents import encoded_rows
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, whole_file
 from polyseme.files.chunk_spool import Storage
-from polyseme.files.chunked_job import Chunk, Job, by_characters, run_job
+from polyseme.files.chunked_job import run_job
+from polyseme.files.chunks import Chunk, Job, by_characters
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.files.vectors_word2vec import write_word2vec
@@ -142,7 +143,7 @@ def sum_types(documents: Sequence[Embedded], type_of: Callable[[str], str]) -> T
 
 
 class TypeMeans:
-    """Adds up the types of chunk after chunk (`chunked_job.Writer`)."""
+    """Adds up the types of chunk after chunk (`chunks.Writer`)."""
 
     def __init__(self, width: int) -> None:
         self._numbers: dict[str, int] = {}

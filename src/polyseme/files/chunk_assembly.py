@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from polyseme.files.atomic import AnyPath, Kind, explained
 from polyseme.files.chunk_spool import Spool
+from polyseme.files.chunks import Job, Shards
 from polyseme.files.unfinished_folder import finish
-
-if TYPE_CHECKING:
-    from polyseme.files.chunked_job import Job, Shards
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,8 @@ from typing import Any
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import JsonLines
-from polyseme.files.chunked_job import Chunk, Job, every, open_lines, run_job
+from polyseme.files.chunked_job import open_lines, run_job
+from polyseme.files.chunks import Chunk, Job, every
 from polyseme.files.readers import ENDINGS, STRUCTURED
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import COMPRESSIONS

@@ -15,7 +15,8 @@ from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import AnyPath, check_output, whole_file
 from polyseme.files.chunk_spool import JsonLines
-from polyseme.files.chunked_job import Chunk, Job, Rows, Workers, by_characters, results_of, row_digest, run_job
+from polyseme.files.chunked_job import results_of, run_job
+from polyseme.files.chunks import Chunk, Job, Rows, Workers, by_characters, row_digest
 from polyseme.files.rows import Row
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.scoring.score_formats import FORMATS, By, ScoreFormat

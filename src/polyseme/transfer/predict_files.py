@@ -20,7 +20,8 @@ from polyseme.errors import OptionError, PolysemeWarning
 from polyseme.extras import later
 from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.chunk_spool import JsonLines
-from polyseme.files.chunked_job import Job, Workers, Writer, every, results_of, run_job
+from polyseme.files.chunked_job import results_of, run_job
+from polyseme.files.chunks import Job, Workers, Writer, every
 from polyseme.files.field_names import ColumnNames
 from polyseme.files.reading_options import ALL
 from polyseme.files.rows import Row, read_rows

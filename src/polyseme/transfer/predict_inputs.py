@@ -12,7 +12,7 @@ from polyseme import __version__
 from polyseme.cost import Cost
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import AnyPath
-from polyseme.files.chunked_job import Workers
+from polyseme.files.chunks import Workers
 from polyseme.files.in_memory import Inputs, described
 from polyseme.tasks.items import Item
 from polyseme.tasks.kinds import KINDS

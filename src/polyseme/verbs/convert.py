@@ -29,7 +29,7 @@ from polyseme.embedding.word_types import TypesRequest, embed_types
 from polyseme.errors import ModelError, OptionError
 from polyseme.exporting.onnx_file import need_packages, write_onnx
 from polyseme.exporting.onnx_graphs import Graph, TaskScores, WordVectors
-from polyseme.files import chunked_job
+from polyseme.files import chunks
 from polyseme.files.atomic import check_output, explained, whole_file
 from polyseme.files.in_memory import described, inputs_of, names_of
 from polyseme.files.reading_options import TextOptions
@@ -268,7 +268,7 @@ def _write_word2vec(options: ConvertOptions) -> Cost:
             **reading,
             "batch_pieces": embedder.batch_pieces,
             "device": embedder.device.type,
-            "chunk_characters": chunked_job.CHUNK_CHARACTERS,
+            "chunk_characters": chunks.CHUNK_CHARACTERS,
             "polyseme": __version__,
         }
 

@@ -18,7 +18,7 @@ from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.embedding.pooling import check_per
 from polyseme.embedding.side_by_side import SideBySide, WordEmbedder, named_models
 from polyseme.errors import OptionError
-from polyseme.files import chunked_job
+from polyseme.files import chunks
 from polyseme.files.atomic import AnyPath, Kind, check_output
 from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
 from polyseme.files.reading_options import ALL, ReadingOptions
@@ -53,7 +53,7 @@ def embed(options: EmbedOptions) -> Cost:
     )
 
 
-def worker_job(options: EmbedOptions) -> chunked_job.Job[Any, Any]:
+def worker_job(options: EmbedOptions) -> chunks.Job[Any, Any]:
     """The job of a process that is given rows."""
     work = _work(options, [])
     return job.embedding_job(work.models.embedder, work.target, work.settings)
@@ -100,7 +100,7 @@ def _work(options: EmbedOptions, inputs: Inputs) -> _Work:
             **({"long": True, "columns": columns} if long else {}),
             "batch_pieces": embedder.batch_pieces,
             "device": embedder.device.type,
-            "chunk_characters": chunked_job.CHUNK_CHARACTERS,
+            "chunk_characters": chunks.CHUNK_CHARACTERS,
             "polyseme": __version__,
         }
 

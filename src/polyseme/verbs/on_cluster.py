@@ -11,7 +11,7 @@ from polyseme.api import Model
 from polyseme.cluster.ray_cluster import check_cluster
 from polyseme.cluster.ray_workers import RayWorkers
 from polyseme.errors import OptionError
-from polyseme.files.chunked_job import Job, Workers
+from polyseme.files.chunks import Job, Workers
 
 Given = TypeVar("Given")
 

@@ -11,7 +11,7 @@ from polyseme.api import Model
 from polyseme.cost import Cost
 from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output
-from polyseme.files.chunked_job import Job
+from polyseme.files.chunks import Job
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.unfinished_folder import clear_up

@@ -14,7 +14,7 @@ from polyseme import __version__
 from polyseme.api import Model, load
 from polyseme.cost import Cost
 from polyseme.errors import OptionError
-from polyseme.files import chunked_job
+from polyseme.files import chunks
 from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import read_rows
@@ -111,7 +111,7 @@ def score(options: ScoreOptions) -> Scores:
     return Scores(method=scorer.description, totals=total, texts=scored, notes=notes, cost=cost)
 
 
-def worker_job(options: ScoreOptions) -> chunked_job.Job[Any, Any]:
+def worker_job(options: ScoreOptions) -> chunks.Job[Any, Any]:
     """The job of a process that is given rows."""
     loaded, scorer = _load(options)
     settings = partial(_settings, options, loaded, scorer, [])
@@ -143,6 +143,6 @@ def _settings(options: ScoreOptions, loaded: Model, scorer: Scorer, inputs: Inpu
         "dtype": options.dtype,
         "batch_pieces": options.batch_pieces,
         "device": scorer.device.type,
-        "chunk_characters": chunked_job.CHUNK_CHARACTERS,
+        "chunk_characters": chunks.CHUNK_CHARACTERS,
         "polyseme": __version__,
     }

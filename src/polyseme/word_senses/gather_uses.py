@@ -21,7 +21,7 @@ from polyseme.bundle import Bundle
 from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, ModelError, OptionError
-from polyseme.files.chunked_job import row_chunks
+from polyseme.files.chunks import row_chunks
 from polyseme.files.reading_options import ALL, ReadingOptions, requested_fields
 from polyseme.files.rows import Row, no_field, read_rows
 from polyseme.files.source import Reading, source_name
