@@ -75,6 +75,13 @@ def test_the_same_corpus_twice_does_not_differ(tiny: Path, corpora: tuple[Path, 
     assert result.n_groups == (8, 8)
 
 
+def test_words_whose_uses_are_all_alike_have_no_effect(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("dawn broke\n" * 8, encoding="utf-8")
+    done = run("compare", *both((tmp_path / "a.txt",) * 2), "-m", tiny, "--min-uses", 4, "-o", tmp_path / "out.html")
+    assert done.code == 0, done.err
+    assert "dawn" in (tmp_path / "out.html").read_text(encoding="utf-8")
+
+
 def test_corpora_may_be_texts_in_memory(tiny: Path, corpora: tuple[Path, Path]) -> None:
     of_files = polyseme.compare("broke", source=corpora, model=tiny)
     texts = [FIRST.splitlines(), (line for line in SECOND.splitlines())]

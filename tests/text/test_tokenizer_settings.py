@@ -141,13 +141,17 @@ def test_a_blank_before_the_text(tmp_path: Path, in_file: bool, said: bool, name
 
 
 @pytest.mark.parametrize("lowers", [True, False])
-def test_other_normalizers_that_contradict_the_settings_are_refused(tmp_path: Path, lowers: bool) -> None:
+@pytest.mark.parametrize("setting", ["do_lower_case", "strip_accents"])
+def test_other_normalizers_that_contradict_the_settings_are_refused(tmp_path: Path, lowers: bool, setting: str) -> None:
     backend = word_piece(lowercase=False)
     steps = [normalizers.NFKD(), normalizers.StripAccents(), *([normalizers.Lowercase()] if lowers else [])]
     backend.normalizer = normalizers.Sequence(steps)
-    folder = saved(tmp_path, backend, {"do_lower_case": not lowers, "tokenizer_class": "AlbertTokenizer"}, "albert")
-    with pytest.raises(ModelError, match="Correct the file that is wrong"):
-        load_tokenizer(folder, frame="bert")
+    said = {"do_lower_case": lowers, "strip_accents": True}
+    saved(tmp_path, backend, {**said, "tokenizer_class": "AlbertTokenizer"}, "albert")
+    load_tokenizer(tmp_path, frame="bert")
+    saved(tmp_path, backend, {**said, setting: not said[setting], "tokenizer_class": "AlbertTokenizer"}, "albert")
+    with pytest.raises(ModelError, match=f"sets '{setting}' .* Correct the file that is wrong"):
+        load_tokenizer(tmp_path, frame="bert")
 
 
 def test_a_family_without_segments_has_none_in_its_tokenizer(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def _refuse_usage(error: click.ClickException) -> int:
     if isinstance(error, click.NoSuchOption):
         known = [flag for each in context.command.get_params(context) for flag in each.opts if flag.startswith("--")]
         message = f"There is no option {error.option_name!r}. {nearest(error.option_name, known)}"
-    return _refuse(f"{message}{'' if message.endswith('.') else '.'} See: {context.command_path} --help", error)
+    return _refuse(f"{message}{'' if message.endswith(('.', '?')) else '.'} See: {context.command_path} --help", error)
 
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

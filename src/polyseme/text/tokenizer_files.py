@@ -114,15 +114,20 @@ def _follow_settings(backend: Tokenizer, settings: Mapping[str, Any]) -> None:
                 setattr(normalizer, attribute, chosen[name])
         backend.normalizer = normalizer
     elif any(step["type"] in ("Lowercase", "StripAccents") for step in steps(normalizer)):
-        lowers = "A" not in normalizer.normalize_str("A")
-        if chosen.get("do_lower_case", lowers) != lowers:
-            raise ModelError(
-                f"tokenizer_config.json sets 'do_lower_case' to {str(not lowers).lower()}, and tokenizer.json "
-                f"{'lower-cases text' if lowers else 'keeps capitals'}. Correct the file that is wrong."
-            )
+        lowers, strips = normalizer.normalize_str("A") == "a", normalizer.normalize_str("\u00e9") == "e"
+        _refuse_other("do_lower_case", chosen, lowers, "lower-cases text" if lowers else "keeps capitals")
+        _refuse_other("strip_accents", chosen, strips, "removes accents" if strips else "keeps accents")
     if isinstance(pre_tokenizer, pre_tokenizers.ByteLevel) and "add_prefix_space" in chosen:
         pre_tokenizer.add_prefix_space = chosen["add_prefix_space"]
         backend.pre_tokenizer = pre_tokenizer
+
+
+def _refuse_other(setting: str, chosen: Mapping[str, bool], applied: bool, effect: str) -> None:
+    if chosen.get(setting, applied) != applied:
+        raise ModelError(
+            f"tokenizer_config.json sets {setting!r} to {str(not applied).lower()}, and tokenizer.json {effect}. "
+            "Correct the file that is wrong."
+        )
 
 
 def _set_lowercase(backend: Tokenizer, lowercase: bool, path: Path) -> None:

@@ -85,7 +85,15 @@ class WordDifference:
     @property
     def effect(self) -> float:
         """The difference as a share of APD: 0 where the corpora do not differ, 1 where each has a single use."""
-        return self.difference / self.apd if self.apd else 0.0
+        return self._share(self.difference)
+
+    @property
+    def effect_interval(self) -> tuple[float, float] | None:
+        """The bootstrap interval (95%) of the effect; of listed words."""
+        return None if self.low is None or self.high is None else (self._share(self.low), self._share(self.high))
+
+    def _share(self, difference: float) -> float:
+        return difference / self.apd if self.apd else 0.0
 
     @property
     def differs(self) -> bool:

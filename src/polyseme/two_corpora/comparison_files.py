@@ -100,6 +100,7 @@ def _words_page(result: Differences) -> str:
 
 
 def _listed_word(word: WordDifference) -> ListedWord:
+    low, high = word.effect_interval or (None, None)
     return ListedWord(
         word=word.word,
         counts=word.counts,
@@ -108,8 +109,8 @@ def _listed_word(word: WordDifference) -> ListedWord:
         p=word.p,
         p_adjusted=word.p_adjusted,
         differs=word.differs,
-        low=None if word.low is None else word.low / word.apd,
-        high=None if word.high is None else word.high / word.apd,
+        low=low,
+        high=high,
         lines=([(use.id, use) for use in word.lines[0]], [(use.id, use) for use in word.lines[1]]),
     )
 
