@@ -134,6 +134,24 @@ def test_a_tensor_under_its_old_and_its_new_name(folder: Path) -> None:
     assert "bert.embeddings.LayerNorm" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "said"),
+    [
+        (torch.int64, "query.weight' holds int64, and weights are floating-point numbers"),
+        (torch.bool, "query.weight' holds bool, and weights are floating-point numbers"),
+        (torch.float8_e4m3fn, "query.weight (32, 32) in float8_e4m3fn, "),
+    ],
+    ids=str,
+)
+def test_queries_that_are_of_another_type_than_keys(folder: Path, dtype: torch.dtype, said: str) -> None:
+    def retype(tensors: dict[str, torch.Tensor]) -> None:
+        name = "bert.encoder.layer.0.attention.self.query.weight"
+        tensors[name] = tensors[name].to(dtype)
+
+    change_weights(folder, retype)
+    assert said in refusal(folder)
+
+
 def test_queries_that_are_of_another_shape_than_keys(folder: Path) -> None:
     def shrink(tensors: dict[str, torch.Tensor]) -> None:
         tensors["bert.encoder.layer.0.attention.self.query.weight"] = torch.ones(16, 16)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from polyseme.convert.tensor_transforms import SAME, Change, Stack
+from polyseme.convert.weight_files import dtype_name, refuse_whole_numbers
 from polyseme.errors import ModelError
 
 OLD_NAMES = ((re.compile(r"^module\."), ""), (re.compile(r"\.gamma$"), ".weight"), (re.compile(r"\.beta$"), ".bias"))
@@ -121,13 +122,17 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
 
     ours: dict[str, Tensor] = {}
     for rule in rules:
+        there = {key: tensors[keys[key]] for key in rule.theirs if key in keys}
+        if any(tensor.is_floating_point() for tensor in there.values()):  # not the parts of int8 weights
+            for key, tensor in there.items():
+                refuse_whole_numbers(key, tensor, where)
         try:
             changed = rule.change.forward(
-                [tensors[keys[key]] if key in keys else torch.zeros(rule.absent or ()) for key in rule.theirs]
+                [there[key] if key in there else torch.zeros(rule.absent or ()) for key in rule.theirs]
             )
         except RuntimeError:
-            shapes = ", ".join(f"{key} {tuple(tensors[keys[key]].shape)}" for key in rule.theirs)
-            raise ModelError(f"In {where}, the shapes of these weights do not go together: {shapes}.") from None
+            shapes = ", ".join(f"{key} {tuple(tensor.shape)} in {dtype_name(tensor)}" for key, tensor in there.items())
+            raise ModelError(f"In {where}, these weights do not go together: {shapes}.") from None
         for name, tensor in zip(rule.ours, changed, strict=True):
             if name in ours:
                 raise ModelError(f"Two rules of the conversion table fill {name!r}.")

@@ -149,16 +149,26 @@ def refuse_other_tensors(name: str, tensor: Tensor, path: Path) -> None:
     )
 
 
+def refuse_whole_numbers(name: str, tensor: Tensor, where: object) -> None:
+    """Refuse a tensor of whole or complex numbers, or of truth values."""
+    if not tensor.is_floating_point():
+        raise ModelError(
+            f"In {where}, {name!r} holds {dtype_name(tensor)}, and weights are floating-point numbers. Get the weights "
+            "of the full model."
+        )
+
+
+def dtype_name(tensor: Tensor) -> str:
+    """The dtype as messages name it: float32."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def refuse_no_weights(name: str, tensor: Tensor, where: object) -> None:
     """Refuse what no model computes with: NaN and infinities, complex and whole numbers.
 
     Every number is read once. The sum alone shows that there may be NaN or infinities among them.
     """
-    if not tensor.is_floating_point():
-        raise ModelError(
-            f"In {where}, {name!r} holds {str(tensor.dtype).removeprefix('torch.')}, and weights are floating-point "
-            "numbers. Get the weights of the full model."
-        )
+    refuse_whole_numbers(name, tensor, where)
     if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
         raise ModelError(
             f"In {where}, {name!r} holds numbers that are none (NaN) or infinite, and no model computes with such "

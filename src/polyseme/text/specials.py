@@ -128,7 +128,10 @@ def _frame_of_template(step: Mapping[str, Any], settings: Mapping[str, Any]) -> 
                     )
             slots.append(f"{role}:{value['type_id']}" if value["type_id"] else role)
         templates.append(" ".join(slots))
-    return Frame(single=templates[0], pair=templates[1], specials=specials)
+    try:
+        return Frame(single=templates[0], pair=templates[1], specials=specials)
+    except ModelError as error:
+        raise ModelError(f"The post-processor of tokenizer.json is not supported. {error}") from None
 
 
 def _content(token: Any) -> str | None:
