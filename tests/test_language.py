@@ -77,6 +77,9 @@ PHRASES: Mapping[str, str] = {
     r"\b(?:optimis|initialis|normalis|tokenis|regularis|summaris|visualis|serialis|factoris|utilis)\w+": "-iz-",
     r"\b(?:colour|neighbour|behaviour|centre)\w*": "American spelling",
     r"\b(?:learnt|spelt)\b": "learned, spelled",
+    r"\bsay, once\b": "report once",
+    r"\bhow far (?:\w+ ){1,3}(?:has|have) come\b": "progress, position",
+    r"\bwhat came of\b": "result",
 }
 """Turns of phrase, as regular expressions in which a blank is any whitespace, and ordinary words for them."""
 

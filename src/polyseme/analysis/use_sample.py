@@ -18,7 +18,7 @@ class Reservoir(Generic[Item]):
     def __init__(self, size: int, rng: random.Random) -> None:
         self.items: list[Item] = []
         self.n = 0
-        """How many have come."""
+        """The number of uses so far."""
         self._size, self._rng = size, rng
 
     def add(self, item: Item) -> None:

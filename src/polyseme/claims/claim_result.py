@@ -1,4 +1,4 @@
-"""What came of a claim: the figures of its rows, the rule as it stood, and the verdict; as JSON that is kept."""
+"""The result of a claim: the figures of its rows, the rule as it stood, and the verdict; as JSON that is kept."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _init(ray: Any, address: str, options: dict[str, Any]) -> None:
     while True:
         try:
             ray.init(**options)
-        except Exception as error:  # noqa: BLE001 - Ray raises many kinds, and for a start in vain a bare Exception
+        except Exception as error:  # noqa: BLE001 - Ray raises many kinds, and a bare Exception if a start fails
             ray.shutdown()
             if n_local_workers(address) is not None and "timed out" in str(error).lower() and time.monotonic() < until:
                 continue

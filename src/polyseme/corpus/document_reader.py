@@ -124,7 +124,7 @@ class TextSource:
 
 
 def in_stretches(documents: Iterable[tuple[Sequence[bytes], int]]) -> Iterator[Stretched]:
-    """Documents, of one side or of several, and how far the reader has come by then, in stretches of about a size."""
+    """Documents, of one side or of several, and the reader's position after them, in stretches of about a size."""
     texts: list[bytes] = []
     size = done = 0
     for sides, done in documents:

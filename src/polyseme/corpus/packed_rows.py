@@ -155,7 +155,7 @@ class PackedRows(WeightedRows):
 
 
 def _documents_at(shard: Shard, at: Ints) -> Ints:
-    """[R, L]: the number of the document of each piece; another one where a row has come around the ring."""
+    """[R, L]: the number of the document of each piece; another one where a row has passed the end of the ring."""
     return np.searchsorted(shard.ends, at, side="right") + len(shard.ends) * (at < at[:, :1])
 
 

@@ -1,6 +1,6 @@
 """A corpus that is being built: its growing shards, in a folder beside the output (`corpus.unfinished`).
 
-A journal with one line per stretch of documents tells how far it has come, so that the same call resumes it.
+A journal with one line per stretch of documents records its progress, so that the same call resumes it.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ class State:
 
 
 class ShardWriter:
-    """A shard that grows at its end; `state` tells how far it has come, and `resume` continues from a state."""
+    """A shard that grows at its end; `state` is its position, and `resume` continues from a state."""
 
     def __init__(self, folder: Path, source: str, split: str, dtype: np.dtype[Any], side: str = SIDE) -> None:
         self.dtype = dtype

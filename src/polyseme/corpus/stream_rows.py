@@ -123,7 +123,7 @@ class StreamRows(RowSource):
         return Rows(pieces=pieces, starts=starts, special=special, keys=row_keys(self.seed, epochs, places))
 
     def _done(self, steps: Ints) -> tuple[Ints, int]:
-        """How far each stream has come before these steps, and the length of their rows."""
+        """The position of each stream before these steps, and the length of their rows."""
         if not self.varied:
             return steps * self.length, self.length
         if len(steps) and (steps != steps[0]).any():

@@ -361,9 +361,9 @@ class Sample:
 def sample_of(sources: Sequence[TextSource | PairSource], most: int, limit: int | None = None) -> Sample:
     """About `most` bytes of text at most.
 
-    Of every stretch of the input the same share is taken, counted by how far one has come in the files: a part is taken
+    Of every stretch of the input the same share is taken, counted by the position in the files: a part is taken
     where less has been taken than is due by then. So there is no need to know beforehand how much text there is. With
-    its last stretch all of a source is due, however far its reader says to have come.
+    its last stretch all of a source is due, whatever position its reader reports.
     """
     total = sum(source.total for source in sources) or 1
     taken = _Taken()

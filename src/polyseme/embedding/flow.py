@@ -40,7 +40,7 @@ ROWS_CARRIED = 64
 
 
 def warn_unread(tally: Tally, tokenizer: str = "The model's tokenizer") -> None:
-    """Say, once, which words were not read as they are: those that came out as nothing, and unknown ones."""
+    """Report, once, which words were not read as they are: those that make no piece, and unknown ones."""
     if tally.vanished:
         warnings.warn(
             f"{tokenizer} makes nothing of {_words(tally.vanished)} (control or zero-width characters); each "
@@ -104,7 +104,7 @@ class _Row:
 
 
 _Pending = list[tuple[NDArray[np.int64], Tensor]]
-"""Pieces of words that lie across two windows, with their vectors, until all of them have come."""
+"""Pieces of words that lie across two windows, with their vectors, until all of them are there."""
 
 
 class Embedder:
@@ -183,7 +183,7 @@ class Embedder:
         self.inference.prepare()
 
     def warn_unread(self) -> None:
-        """Say, once, which words were not read as they are."""
+        """Report, once, which words were not read as they are."""
         warn_unread(self.tally)
 
     def embed(

@@ -126,7 +126,7 @@ def per_text(documents: Iterable[Embedded]) -> list[Embedded]:
 
 
 def warn_wordless(count: int) -> None:
-    """Say, once, that some texts have no words that a vector could be the mean of."""
+    """Report, once, that some texts have no words that a vector could be the mean of."""
     warnings.warn(
         f"{count:,} text{' has' if count == 1 else 's have'} no words; the vector of such a text is zeros.",
         PolysemeWarning,

@@ -54,7 +54,7 @@ class WordEmbedder(Protocol):
         """Prepare for much work."""
 
     def warn_unread(self) -> None:
-        """Say, once, which words were not read as they are."""
+        """Report, once, which words were not read as they are."""
 
 
 class SideBySide:
@@ -104,7 +104,7 @@ class SideBySide:
             member.prepare()
 
     def warn_unread(self) -> None:
-        """Say what each of them did not read as it is."""
+        """Report what each of them did not read as it is."""
         for name in self.members:
             vanished, unknown = (int(self.tally.sums.get(f"{part} by {name}", 0)) for part in ("vanished", "unknown"))
             tally = Tally(words=self.tally.words, vanished=vanished, unknown=unknown)

@@ -196,7 +196,7 @@ def _settings(files: Mapping[str, bytes], path: str) -> dict[str, Any]:
         settings: dict[str, Any] = parse_json(files[f"{path}/config.json"], kind=dict)
     except (KeyError, ValueError) as error:
         raise ModelError(
-            f"The file {path}/config.json, which {MODULES} speaks of, cannot be read ({error!r}). Is the model folder "
+            f"The file {path}/config.json, which {MODULES} names, cannot be read ({error!r}). Is the model folder "
             "whole?"
         ) from None
     return settings

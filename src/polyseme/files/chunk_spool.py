@@ -116,7 +116,7 @@ def open_spool(
 ) -> Iterator[Spool[Result]]:
     """The spool of an output: that of a run which was stopped, if its settings are these, or a new one.
 
-    If something goes wrong, or a signal ends the work, whole chunks stay, and the exception bears a note that says so.
+    If something goes wrong, or a signal ends the work, whole chunks stay, and a note of the exception reports it.
     """
     with unfinished_work(
         output, settings, noun="output", force=force, is_worth_keeping=lambda folder: any(folder.glob("[0-9]*.json"))

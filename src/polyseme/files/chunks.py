@@ -33,7 +33,7 @@ class Writer(Protocol[Result_contra]):
 
 
 class Rows(Protocol):
-    """What is read: rows, with how far one has come."""
+    """What is read: rows, with the position in the input."""
 
     @property
     def name(self) -> str: ...

@@ -104,7 +104,7 @@ class Source:
         return self._counted.count if self._jumped is None else self._jumped
 
     def jump(self, done: int) -> None:
-        """Set how far a reader has come that does not read the stream from its start to its end."""
+        """Set the position of a reader that does not read the stream from its start to its end."""
         self._jumped = done
 
     def head(self) -> bytes:
@@ -146,7 +146,7 @@ class Readable(Protocol):
 
 
 class Reading(Iterator[Item]):
-    """What is read from one source or several, item by item, and how far one has come.
+    """What is read from one source or several, item by item, and the position in it.
 
     `done` and `total` count bytes of the files on the disk, for a progress bar; `total` is None where there is a pipe.
     """

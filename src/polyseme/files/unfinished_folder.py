@@ -50,7 +50,7 @@ def unfinished_work(
     """The folder in which an output grows: that of a run which was stopped, if its settings are these, or a new one.
 
     It goes when the block ends well. If something goes wrong, or a signal ends the work, it stays where it is worth
-    keeping, and the exception bears a note that says so. Messages call the output `noun`.
+    keeping, and a note of the exception reports it. Messages call the output `noun`.
     """
     folder = unfinished_folder(output)
     with locked(folder, noun=noun):

@@ -59,7 +59,7 @@ class LanguageModel:
     first: int | None = None
     """A piece that every text must begin with."""
     last: int | None = None
-    """A piece that a text must end with that has come to its longest."""
+    """A piece that a text must end with that has its maximum length."""
     end: int | None = None
     """The piece that ends a text."""
     other_ends: tuple[int, ...] = ()

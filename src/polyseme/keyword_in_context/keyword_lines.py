@@ -177,7 +177,7 @@ def line_of(matched: Matched, start: int, end: int, width: int, reading: Mapping
 
 
 def reported(rows: Reading[Row], progress: Progress | None) -> Iterator[Row]:
-    """The rows; progress is called now and then with how far they have come."""
+    """The rows; progress is called now and then with their position."""
     for number, row in enumerate(rows):
         if progress is not None and number % _EVERY == 0:
             progress(rows.done, rows.total)

@@ -33,7 +33,7 @@ def pruning_page(
 
     Args:
         title: what was pruned.
-        summary: a sentence on what came of it.
+        summary: a sentence on the result.
         curve: percent of heads removed, and the score of the model without them.
         metric: the name of this score.
         header: the columns of the table.

@@ -45,7 +45,7 @@ class PruningPlan:
 
 @dataclass
 class Pruned:
-    """The model without heads, and what came of it."""
+    """The model without heads, and the report."""
 
     bundle: Bundle
     report: PruningReport

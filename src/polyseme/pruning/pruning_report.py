@@ -1,4 +1,4 @@
-"""What came of pruning: figures by heads removed, how much each head matters, which are left; as JSON and in lines."""
+"""The result of pruning: figures by heads removed, how much each head matters, which are left; as JSON and in lines."""
 
 from __future__ import annotations
 

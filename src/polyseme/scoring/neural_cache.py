@@ -1,6 +1,6 @@
 """The continuous cache (Grave, Joulin and Usunier 2017): recent words of a text are likelier to come again.
 
-Beside each piece that has come the cache keeps the state h that had to predict it. The more the current state is like
+Beside each earlier piece the cache keeps the state h that had to predict it. The more the current state is like
 one of those, the likelier the piece that came then:
 
     p_cache(w) ∝ Σ_i 1[w = x_{i+1}] · exp(θ h_t · h_i)        over the last n pieces of the text, i < t

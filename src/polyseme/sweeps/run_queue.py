@@ -31,7 +31,7 @@ class SweepProgress(NamedTuple):
     n_done: int
     n_failed: int
     running: Mapping[str, str]
-    """The runs in progress, with how far each has come."""
+    """The runs in progress, with the progress of each."""
     ended: str = ""
     """The run that has just ended, with its figures."""
 
@@ -54,7 +54,7 @@ class RunQueue:
     deadline: float = math.inf
     """By `time.monotonic`."""
     on_line: Callable[[str, str], None] = lambda name, line: None
-    """Called with a run's name and how far it has come."""
+    """Called with a run's name and its progress."""
     log: str = "log.txt"
     _processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

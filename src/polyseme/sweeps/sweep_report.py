@@ -1,4 +1,4 @@
-"""What came of a sweep: the figures of every run, and of every point of the grid over its seeds; and what all cost."""
+"""The result of a sweep: the figures of every run, and of every point of the grid over its seeds; and what all cost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RunCost(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What came of one run."""
+    """The result of one run."""
 
     name: str
     settings: Mapping[str, Any]

@@ -278,7 +278,7 @@ class Evaluated:
 
 @dataclass
 class WriteCheckpoints:
-    """Writes a checkpoint every `every` steps, at the end, and where the run stops, unless weights are no numbers.
+    """Writes a checkpoint every `every` steps, at the end, and where the run stops, unless weights are NaN or infinite.
 
     The last `keep` stay, and where `keeps_lowest`, that with the lowest held-out loss.
     """

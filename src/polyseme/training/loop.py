@@ -13,7 +13,7 @@ from polyseme.training.training_settings import Plan
 
 
 class Trained(NamedTuple):
-    """How far training has come."""
+    """The progress of training."""
 
     done: int
     """Steps since the run began."""

@@ -25,7 +25,7 @@ SAMPLE, DIFFERENT = "*", "†"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """What came of one task with one strategy."""
+    """The result of one task with one strategy."""
 
     task: str
     split: str
@@ -121,7 +121,7 @@ class BenchmarkReport:
         return len(self.definition.strategies) > 1
 
     def result(self, task: str, strategy: str | None = None) -> TaskResult:
-        """What came of a task: in a strategy by its name, or in the last."""
+        """The result of a task: in a strategy by its name, or in the last."""
         return self.results[task][self.definition.strategies[-1].name if strategy is None else strategy]
 
     # --- the mean -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What came of a fine-tuning, over all its seeds: figures, curves, confusions, errors, and what it cost."""
+"""The result of a fine-tuning, over all its seeds: figures, curves, confusions, errors, and what it cost."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class FinetuneReport:
 
     @property
     def n_failed(self) -> int:
-        """Seeds that did not learn: no better than the baseline, or a loss that is no number."""
+        """Seeds that did not learn: no better than the baseline, or a loss that is NaN or infinite."""
         return sum(not each.learned for each in self.seeds)
 
     @property

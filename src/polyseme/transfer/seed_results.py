@@ -1,4 +1,4 @@
-"""What came of each seed: its figures, and its weights as long as it is the best; kept in a folder to resume from."""
+"""The results of each seed: its figures, and its weights as long as it is the best; kept in a folder to resume from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESULT = "result.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SeedFigures:
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     dev: Mapping[str, float]
@@ -34,7 +34,7 @@ class SeedFigures:
     n_steps: int
     """As planned."""
     n_taken: int = 0
-    """Steps that were taken: fewer than planned if the loss became no number."""
+    """Steps that were taken: fewer than planned if the loss became NaN or infinite."""
     curve: Sequence[Mapping[str, Any]]
     learned: bool
     """Whether it is better than knowing nothing (`Kind.baseline`)."""

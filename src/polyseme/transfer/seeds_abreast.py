@@ -75,7 +75,7 @@ class Lane:
 
 
 def take_turns(begin: Sequence[Callable[[], Run[Result]]], *, abreast: int, device: torch.device) -> list[Result]:
-    """What comes of all runs, in their order, `abreast` of them at once; each is begun when its turn has come."""
+    """The results of all runs, in their order; `abreast` of them run at once."""
     results: dict[int, Result] = {}
     waiting = deque(enumerate(begin))
     alone = abreast == 1 or len(begin) == 1

@@ -6,7 +6,7 @@
 | head.safetensors | the head, the mix, and what other inputs it learned |
 | inputs/0, inputs/1 … | frozen models whose vectors are inputs of the head, too |
 | polyseme.json | what `bundle` keeps there, and under `task` how the model reads, its head and its labels |
-| report.json, report.html, curve.svg | what came of the training; the last is of a learning curve |
+| report.json, report.html, curve.svg | the results of the training; the last is of a learning curve |
 | README.md | the model card |
 """
 

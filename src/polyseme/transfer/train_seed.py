@@ -60,7 +60,7 @@ def named_part(on_report: Callable[[StepReport], None], part: str) -> Callable[[
 
 @dataclass
 class Learned:
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     best_step: int
@@ -72,7 +72,7 @@ class Learned:
     n_steps: int = 0
     """As planned."""
     n_taken: int = 0
-    """Fewer than planned if the loss became no number."""
+    """Fewer than planned if the loss became NaN or infinite."""
     seconds_before: float = 0.0
     """How many of them were spent before it was resumed."""
     diverged: bool = False

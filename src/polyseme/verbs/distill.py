@@ -58,7 +58,7 @@ _logger = logging.getLogger(__name__)
 def distill(options: DistillOptions) -> Ledger | DryRun | PausedRun | FinetuneReport:
     """Train a student to do what a teacher does: a language model on raw text, a task model on its task.
 
-    On text, what the run cost is returned, or, after `stop_after`, how far it has come; on a task, the report of the
+    On text, what the run cost is returned, or, after `stop_after`, its progress; on a task, the report of the
     student. Interrupted work is resumed by the same call.
     """
     started = time.perf_counter() if options.started is None else options.started

@@ -60,7 +60,7 @@ def pretrain(options: PretrainOptions) -> Ledger | DryRun | PausedRun:
 
     An interrupted run is resumed by the same call, or by `resume`, which takes no other options but `device`,
     `workers`, `cost_rates` and `stop_after`; it ends as if it had never stopped. What the run cost is returned, or,
-    after `stop_after`, how far it has come. Under `torchrun` all processes make the same call.
+    after `stop_after`, its progress. Under `torchrun` all processes make the same call.
     """
     started = time.perf_counter() if options.started is None else options.started
     model = folder_of(options.model)

@@ -42,7 +42,7 @@ RUNS = ".runs"
 MOST_ON_A_GPU = 4
 GPU_BYTES_PER_RUN = 16 << 30
 NOT_DECIDING = ("device", "workers", "cost_rates", "cache", "checkpoint_seconds", "log_every", "tensorboard")
-"""Options that do not decide what comes of a run."""
+"""Options that do not change the result of a run."""
 _THEIRS = {"evaluate": EvaluateOptions, "benchmark": BenchmarkOptions, "finetune": FinetuneTaskOptions}
 
 

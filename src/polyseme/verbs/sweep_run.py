@@ -1,7 +1,7 @@
 """One run of a sweep, in its folder: the command itself, and what follows it with its model.
 
 request.json    what is run, which decides whether a run that is there is this one
-result.json     what came of every step so far: a run that is resumed repeats none
+result.json     the results of every step so far: a run that is resumed repeats none
 run/            the folder of the run, as its command writes it
 log.txt         what the process printed
 """
@@ -100,7 +100,7 @@ class PausedError(PolysemeError):
 
 @dataclass
 class _Steps:
-    """What came of the steps of a run, in its folder."""
+    """The results of the steps of a run, in its folder."""
 
     folder: Path
     done: dict[str, dict[str, Any]]
@@ -146,7 +146,7 @@ def _keys(request: RunRequest) -> list[str]:
 
 
 def result_of(folder: Path, *, message: str = "") -> RunResult:
-    """What came of a run so far; `message`: why its process ended, where that is known."""
+    """The results of a run so far; `message`: why its process ended, where that is known."""
     request, steps = RunRequest.read(folder), _Steps.read(folder)
     done = [steps.done[key] for key in _keys(request) if key in steps.done]
     figures: Figures = {}
