@@ -162,8 +162,8 @@ def markdown(record: dict[str, Any]) -> str:
     finished = {point.settings["row"] for point in sweep.points if point.summary(MEAN) is not None}
     claims = [verdict(sweep, each) for each in CLAIMS if {each.first, each.second} <= finished]
     first = table(["row", "seeds", "held-out losses (nats)", *figures], lines)
-    second = table(["claim", "the paper", "difference of the means", "here"], claims)
-    return f"Budget {record['budget']} each; {record['machine']}.\n\n{first}\n\n{second}"
+    second = [table(["claim", "the paper", "difference of the means", "here"], claims)] if claims else []
+    return "\n\n".join([f"Budget {record['budget']} each; {record['machine']}.", first, *second])
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ for each target language model that a row left needs, and then one for each row,
 
 Every result is a file in `experiments/results/ulmfit/` (`--results`), and what is there is not run again. Rows `full`,
 `backwards` and `scratch` are learning curves over 1%, 10% and 100% of the labels, with a sample for each seed; the
-others leave one step out, at 100%. Of each run dev chooses the epoch, and test is scored once.
+others leave one step out, at 100%. Of each run dev chooses the epoch, and test is scored once. Rows of a task belong
+together only if they began with the same general models; `full-earlier` did with others, and is in no table.
 """
 
 from __future__ import annotations
