@@ -22,13 +22,14 @@ import pytest
 
 from forked import Forked
 from polyseme.cli import terminal
-from polyseme.cli.terminal import Bar
+from polyseme.cli.terminal import Bar, PretrainLine
 from polyseme.cost import Tally
 from polyseme.errors import PolysemeWarning
 from polyseme.files.chunk_spool import JsonLines
 from polyseme.files.chunked_job import open_lines, run_job
 from polyseme.files.chunks import CHUNK_CHARACTERS, Chunk, Job, every
 from polyseme.files.rows import read_rows
+from polyseme.training.effects import Report
 from polyseme.types import OnBatch
 
 ALWAYS, NEVER = 0.0, 3600.0
@@ -356,6 +357,24 @@ def test_the_time_left_is_that_of_what_an_earlier_run_has_not_done(
         now = 60.0
         bar(9100, 10000)
     assert capsys.readouterr().err == "embedding: 9,100 of 10,000 bytes (91%, 0:06:00 left)\n"
+
+
+def test_a_speed_that_is_not_known_yet_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for speed in (0.0, 250.0):
+        report = Report(
+            done=1,
+            n_steps=9,
+            loss=2.0,
+            losses={},
+            held_out={"loss": 2.1},
+            pieces_per_second=speed,
+            wait_share=0.0,
+            seconds_left=3.0,
+        )
+        with PretrainLine() as line:
+            line.report(report)
+    before = "step 1/9 (0:00:03 left)  loss 2.000  held-out 2.100"
+    assert capsys.readouterr().err.splitlines() == [f"{before}  wait 0.0%", f"{before}  250 pieces/s  wait 0.0%"]
 
 
 def test_a_bar_is_told_what_an_earlier_run_has_done(tmp_path: Path) -> None:

@@ -223,9 +223,10 @@ class PretrainLine(_Line["Report"]):
             self._held_out = f"  held-out {report.held_out['loss'] if prediction is None else prediction:.3f}"
         perplexity = "" if report.perplexity is None else f"  perplexity {report.perplexity:,.1f}"
         left = str(timedelta(seconds=round(report.seconds_left)))
+        speed = f"  {report.pieces_per_second:,.0f} pieces/s" if report.pieces_per_second else ""
         return bool(report.held_out), (
             f"step {report.done:,}/{report.n_steps:,} ({left} left)  loss {report.loss:.3f}{perplexity}"
-            f"{self._held_out}  {report.pieces_per_second:,.0f} pieces/s  wait {report.wait_share:.1%}"
+            f"{self._held_out}{speed}  wait {report.wait_share:.1%}"
         )
 
 
