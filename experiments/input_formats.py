@@ -9,7 +9,7 @@ and the same command resumes them. Every run reads as many pieces as packed rows
 not counted. Then the model is scored on BLiMP and fine-tuned to five tasks of GLUE (dev), and its loss is measured on
 held-out text in packed rows, which are the same for all. What decides which claim is in docs/input_formats.md and was
 written before any run; `table` applies it. Results are kept in `experiments/results/input_formats/sweep.json`; rows
-that are run elsewhere (`--rows`) are added to those that are there.
+that are run elsewhere (`--rows`) are added to those that are there; they are written up to a minute after a slice.
 
 To try it out: `run --texts some.txt --recipe bert-tiny --budget 20steps --tasks rte --epochs 1 --pairs 2`.
 """

@@ -21,11 +21,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, print_ended, with_stored_runs
+from pretraining_runs import CLOSED, ROWS_AT_ONCE, corpus_files, print_ended, what_is_left, with_stored_runs
 from tables import data_folder, fill_page, machine, table
 
 import polyseme
@@ -91,8 +92,8 @@ def corpus_of(options: argparse.Namespace) -> Path:
     return place
 
 
-def run(options: argparse.Namespace) -> None:
-    """Train and measure what is missing, and write what there is."""
+def run(options: argparse.Namespace, started: float) -> None:
+    """Train and measure what is missing, and write what there is; a slice counts from `started`."""
     options.work.mkdir(parents=True, exist_ok=True)
     then: list[tuple[str, dict[str, Any]]] = []
     limit = {} if options.pairs is None else {"pairs": options.pairs}
@@ -104,9 +105,10 @@ def run(options: argparse.Namespace) -> None:
     if options.tasks:
         suite = {"suite": "glue", "tasks": list(options.tasks), "data": str(data_folder()), "seeds": options.task_seeds}
         then.append(("benchmark", {**suite, **epochs}))
+    corpus = str(corpus_of(options))
     sweep = polyseme.sweep(
         "pretrain",
-        str(corpus_of(options)),
+        corpus,
         rows={name: ROWS[name] for name in options.rows},
         shape={**SIZE, **json.loads(options.shape)},
         micro_batch_size=ROWS_AT_ONCE,
@@ -115,7 +117,7 @@ def run(options: argparse.Namespace) -> None:
         device=options.device,
         then=then,
         jobs=options.jobs,
-        stop_after=options.stop_after,
+        stop_after=what_is_left(options.stop_after, started),
         output=options.work / "sweep.html",
         on_report=print_ended,
     )
@@ -167,6 +169,7 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    started = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("run", "table"))
     parser.add_argument("texts", nargs="*")
@@ -188,7 +191,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.action == "run":
         options.texts = options.texts or corpus_files(CLOSED)
-        run(options)
+        run(options, started)
         return
     if not options.results.is_file():
         raise SystemExit(f"There are no results in {options.results}.")

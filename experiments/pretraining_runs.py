@@ -20,6 +20,7 @@ from polyseme.metrics.evaluation_report import Report
 from polyseme.scoring.choose_scorer import can_score
 from polyseme.sweeps.run_queue import SweepProgress
 from polyseme.sweeps.sweep_report import Sweep
+from polyseme.training.budget import parse_time
 from polyseme.training.effects import read_log
 from polyseme.training.energy_ledger import Ledger
 from polyseme.training.run_folder import LEDGER, RUN
@@ -64,6 +65,13 @@ def with_stored_runs(sweep: Sweep, stored: Sweep, rows: Sequence[str]) -> Sweep:
     runs |= {run.name: run for run in stored.runs if run.name not in runs or runs[run.name].state != "finished"}
     ordered = sorted(runs.values(), key=lambda run: (rows.index(run.settings["row"]), run.seed))
     return dataclasses.replace(sweep, runs=tuple(ordered))
+
+
+def what_is_left(slice_of_time: str | None, started: float) -> str | None:
+    """A slice without the time since `started` (by `time.monotonic`), as `sweep` takes it."""
+    if slice_of_time is None:
+        return None
+    return f"{max(parse_time(slice_of_time, 'stop_after') - (time.monotonic() - started), 1.0):.0f}s"
 
 
 def print_ended(progress: SweepProgress) -> None:

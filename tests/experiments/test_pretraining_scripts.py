@@ -32,6 +32,14 @@ def texts(tmp_path: Path) -> Path:
     return file
 
 
+def test_a_slice_counts_from_the_start_of_the_script(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = script("pretraining_runs")
+    monkeypatch.setattr(shared.time, "monotonic", lambda: 100.0)
+    assert shared.what_is_left("9min", 40.0) == "480s"
+    assert shared.what_is_left("9min", -1000.0) == "1s"
+    assert shared.what_is_left(None, 40.0) is None
+
+
 @pytest.mark.filterwarnings("ignore::polyseme.errors.PolysemeWarning")
 def test_a_row_in_slices_ends_as_one_result(
     script: Any, tmp_path: Path, texts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
