@@ -119,10 +119,12 @@ def read_pickled(path: Path, *, inside: str | None = None) -> dict[str, Tensor]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError:
+    except pickle.UnpicklingError as error:
+        unsafe = re.search(r"\bGLOBAL ([\w.]+)", str(error))
+        reason = f"asks for {unsafe[1]}" if unsafe else "is damaged or holds more than plain tensors"
         raise ModelError(
-            f"The weights in {path} are not opened: the file is damaged or holds more than plain tensors, and such a "
-            "file can run anything when it is read. Get the weights as safetensors."
+            f"The weights in {path} are not opened: the file {reason}, and such a file can run anything when it is "
+            "read. Get the weights as safetensors."
         ) from None
     except Exception as error:  # noqa: BLE001 - what a damaged pickle raises is not bounded
         raise _unreadable(path, error) from None
