@@ -14,6 +14,14 @@ from polyseme.result_tables import ShownAsTable, Table
 
 _WHOLE = 1000
 """Characters of a path that are always shown."""
+SEES = {
+    "both": "both sides of a piece, in every layer",
+    "causal": "what is before a piece",
+    "two-way": "both sides of a piece, each in a half of its own",
+    "any-order": "both sides of a piece; trained on one order after another",
+    "none": "the piece alone: no context",
+}
+"""What a piece's state depends on, by the direction of the encoder."""
 MOST_LABELS = 8
 """Labels of a task that are shown."""
 TASK_VERBS = ("predict", "evaluate", "tradeoffs")
@@ -45,11 +53,32 @@ class Card(ShownAsTable):
     heads: str | None = None
     """How many attention heads are left, where some were pruned."""
 
+    def described(self) -> list[tuple[str, str]]:
+        """All but the path and the settings, in words: a name and what it is."""
+        return [
+            ("family", self.family),
+            ("sees", SEES.get(self.direction, self.direction)),
+            self._size(),
+            ("window", "no bound" if self.window is None else f"{self.window:,} pieces, specials included"),
+            ("parameters", f"{self.parameters:,}"),
+            *([("heads left", self.heads)] if self.heads is not None else []),
+            ("tokenizer", self.tokenizer),
+            ("outputs", ", ".join(self.outputs) or "none"),
+            *([("task", self.task)] if self.task is not None else []),
+            ("can", ", ".join(self.can)),
+        ]
+
+    def _size(self) -> tuple[str, str]:
+        """Layers, or what a model without an encoder has instead."""
+        if self.width:
+            return "layers", f"{self.layers} above layer 0, {self.width} wide"
+        if "n_ngrams" in self.settings:
+            counts = enumerate(self.settings["n_ngrams"], start=1)
+            return "n-grams", ", ".join(f"{n:,} of {order}" for order, n in counts)
+        return "weights", ", ".join(f"{weight:.4f}" for weight in self.settings["weights"])
+
     def table(self) -> Table:
-        rows = [(name, ", ".join(value) if isinstance(value, tuple) else value) for name, value in vars(self).items()]
-        unshown = {"family", "settings", *(name for name in ("task", "heads") if getattr(self, name) is None)}
-        shown = [row for row in rows if row[0] not in unshown]
-        return Table(title=self.family, rows=shown, width=_WHOLE)
+        return Table(title=self.family, rows=[("model", self.path), *self.described()[1:]], width=_WHOLE)
 
 
 def card_of(bundle: Bundle, path: str) -> Card:

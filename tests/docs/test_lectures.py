@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shlex
 from pathlib import Path
 from types import ModuleType
@@ -61,6 +62,7 @@ def test_commands_can_be_parsed(item: int, line: str) -> None:
         assert command is not None
         verb, *others = others
     request = command.make_context(verb, others).params
+    assert not re.fullmatch(r"\S+\.\w+", request.get("text") or ""), "the name of a file where a text is read"
     if verb == "published":
         read_table(request["name"]).only(request["systems"] or "")
     if verb == "claims":

@@ -88,9 +88,7 @@ def _notes(bundle: Bundle, fields: list[ReceptiveField], positions: list[DrawnPo
 
 
 def _page(card: Card, picture: str) -> str:
-    rows = [("family", card.family), *((name, value) for name, value in card.table().rows if name != "path")]
-    described = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in rows]
-    return model_page(_name(card), described, picture)
+    return model_page(_name(card), card.described(), picture)
 
 
 def _name(card: Card) -> str:
