@@ -9,7 +9,8 @@ import pytest
 
 from polyseme.datasets.lambada import LastWord
 from polyseme.datasets.minimal_pairs import MinimalPair, PairSet
-from polyseme.metrics.pair_accuracy import babylm_figures, last_word_figures, pair_figures, wilson
+from polyseme.metrics.pair_accuracy import babylm_figures, last_word_figures, pair_figures
+from polyseme.metrics.sampling_error import wilson_interval
 from polyseme.types import Document, Word
 
 
@@ -70,11 +71,11 @@ def test_last_words() -> None:
 @pytest.mark.parametrize(("right", "n"), [(0, 10), (3, 10), (10, 10), (500, 1000)])
 def test_wilsons_interval_is_where_the_share_is_one_deviation_off(right: int, n: int) -> None:
     z = 1.959963984540054
-    for end in wilson(right, n):
+    for end in wilson_interval(right, n):
         assert end is not None
         if 1e-9 < end < 1 - 1e-9:
             assert abs(right / n - end) == pytest.approx(z * math.sqrt(end * (1 - end) / n))
-    assert wilson(0, 0) == (None, None)
+    assert wilson_interval(0, 0) == (None, None)
 
 
 def test_by_babylms_convention_every_paradigm_counts_alike() -> None:

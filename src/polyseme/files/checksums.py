@@ -53,10 +53,9 @@ def checksum_of(path: Path) -> str:
     return f"{_CRC}{crc_of(path):08x}"
 
 
-def checksums_in(folder: Path, names: Iterable[str] | None = None) -> dict[str, str]:
-    """The checksums of files in a folder, of all by default."""
-    files = sorted(each.name for each in folder.iterdir() if each.is_file()) if names is None else names
-    return {name: checksum_of(folder / name) for name in files}
+def checksums_in(folder: Path) -> dict[str, str]:
+    """The checksums of the files in a folder."""
+    return {each.name: checksum_of(each) for each in sorted(folder.iterdir()) if each.is_file()}
 
 
 def record_checksum(record: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyseme.metrics.evaluation_report import Figures, Line
-from polyseme.metrics.pair_accuracy import wilson
+from polyseme.metrics.sampling_error import wilson_interval
 
 if TYPE_CHECKING:
     from polyseme.datasets.cloze import ClozeItem
@@ -51,7 +51,7 @@ def cloze_figures(items: Sequence[ClozeItem], answers: Sequence[Any]) -> Figures
 
 def _figures(ranks: Any) -> dict[str, float | None]:
     listed = ranks > 0
-    low, high = wilson(int((ranks == 1).sum()), len(ranks))
+    low, high = wilson_interval(int((ranks == 1).sum()), len(ranks))
     return {
         "accuracy": float((ranks == 1).mean()),
         "low": low,

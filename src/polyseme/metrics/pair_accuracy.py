@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.metrics.evaluation_report import Figures, Line
+from polyseme.metrics.sampling_error import Z95, wilson_interval
 
 if TYPE_CHECKING:
     from polyseme.datasets.lambada import LastWord
@@ -45,8 +46,6 @@ LAST_WORD_COLUMNS: Mapping[str, str] = {
     "log_prob_spread": "its standard deviation over passages",
 }
 Floats = NDArray[np.float64]
-Z95 = 1.959963984540054
-"""Standard deviations of a normal distribution on either side of its mean that hold 95% of it."""
 
 
 def pair_figures(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, ...]]]) -> Figures:
@@ -133,7 +132,7 @@ def _group_lines(
 def _figures(margins: Floats, below: Sequence[Line]) -> dict[str, float | None]:
     right = margins > 0
     n = len(margins)
-    low, high = wilson(int(right.sum()), n)
+    low, high = wilson_interval(int(right.sum()), n)
     shares = [line.figures["accuracy"] for line in below]
     return {
         "accuracy": float(right.mean()) if n else None,
@@ -165,7 +164,7 @@ def pair_items(sets: Sequence[PairSet], scores: Sequence[Sequence[tuple[float, .
 
 def last_word_lines(log_probs: Floats, right: NDArray[np.bool_]) -> list[Line]:
     """The one line of LAMBADA."""
-    low, high = wilson(int(right.sum()), len(right))
+    low, high = wilson_interval(int(right.sum()), len(right))
     figures = {
         "accuracy": float(right.mean()),
         "low": low,
@@ -183,21 +182,6 @@ def last_word_items(items: Sequence[LastWord], log_probs: Floats, right: NDArray
         {"id": item.document.id, "word": str(item.document.words[-1]), "log_prob": log_prob, "right": is_right}
         for item, log_prob, is_right in zip(items, log_probs.tolist(), right.tolist(), strict=True)
     ]
-
-
-def wilson(right: int, n: int, z: float = Z95) -> tuple[float | None, float | None]:
-    """Wilson's interval of a share: between what it may lie, given how few items there are.
-
-    >>> low, high = wilson(8, 10)
-    >>> round(low, 3), round(high, 3)
-    (0.49, 0.943)
-    """
-    if not n:
-        return None, None
-    share, square = right / n, z * z
-    middle = (share + square / (2 * n)) / (1 + square / n)
-    reach = z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
-    return max(middle - reach, 0.0), min(middle + reach, 1.0)
 
 
 def _spread(values: Iterable[float]) -> float | None:

@@ -7,6 +7,8 @@ import math
 from polyseme.metrics.task_metrics import CORRELATIONS
 
 MATTHEWS = "matthews"
+Z95 = 1.959963984540054
+"""Standard deviations of a normal distribution on either side of its mean that hold 95% of it."""
 
 
 def sampling_error(metric: str, value: float, n_items: int) -> float | None:
@@ -25,3 +27,18 @@ def sampling_error(metric: str, value: float, n_items: int) -> float | None:
     if metric in CORRELATIONS:
         return max(1 - value * value, 0.0) / math.sqrt(n_items - 1)
     return math.sqrt(value * (1 - value) / n_items) if 0 <= value <= 1 else None
+
+
+def wilson_interval(right: int, n: int) -> tuple[float | None, float | None]:
+    """Wilson's interval of a share: between what it may lie, given how few items there are.
+
+    >>> low, high = wilson_interval(8, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.49, 0.943)
+    """
+    if not n:
+        return None, None
+    share, square = right / n, Z95 * Z95
+    middle = (share + square / (2 * n)) / (1 + square / n)
+    reach = Z95 / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    return max(middle - reach, 0.0), min(middle + reach, 1.0)

@@ -136,7 +136,7 @@ def bars_table(bars: Sequence[Bar], *, baseline: float | None = None) -> str:
 # --- SVG --------------------------------------------------------------------------------------------------------------
 
 
-def signed_bars_table(bars: Sequence[tuple[str, float]], *, spelled: str = "{:+.3f}") -> str:
+def signed_bars_table(bars: Sequence[tuple[str, float]]) -> str:
     """Numbers of both signs as bars to the left and the right of zero, in a page that has `BARS_STYLE`."""
     largest = max((abs(value) for _, value in bars if math.isfinite(value)), default=1.0) or 1.0
     rows = []
@@ -149,7 +149,7 @@ def signed_bars_table(bars: Sequence[tuple[str, float]], *, spelled: str = "{:+.
         style = f"left:{50 if value > 0 else 50 - width:.1f}%;width:{width:.1f}%;background:{color};border-radius:0"
         rows.append(
             f'<tr>{_name(name)}<td class="bar"><div><i style="{style}"></i>'
-            f'<b style="left:50%"></b></div></td><td>{spelled.format(value).replace("-", "−")}</td></tr>'
+            f'<b style="left:50%"></b></div></td><td>{f"{value:+.3f}".replace("-", "−")}</td></tr>'
         )
     return f'<table class="bars">{"".join(rows)}</table>'
 

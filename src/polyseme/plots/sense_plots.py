@@ -27,6 +27,8 @@ MOST_POINTS = 5000
 """Points that are drawn at most; of more uses every n-th is drawn, and the plot states the number."""
 CONTEXT = 44
 """Characters on each side of the word in examples."""
+N_EXAMPLES = 4
+"""Of each sense, in the figure."""
 NEIGHBOR_CONTEXT = 60
 """Characters on each side of a word."""
 
@@ -114,10 +116,10 @@ class SenseMap:
 # --- figure -----------------------------------------------------------------------------------------------------------
 
 
-def senses_figure(shown: SenseMap, *, n_examples: int = 4) -> Figure:
+def senses_figure(shown: SenseMap) -> Figure:
     """The map on the left, the senses with examples on the right; `figure_bytes` renders it."""
     page = FigurePage()
-    examples = [[shown.uses[use].keyword(CONTEXT) for use in members[:n_examples]] for members in shown.examples]
+    examples = [[shown.uses[use].keyword(CONTEXT) for use in members[:N_EXAMPLES]] for members in shown.examples]
     every = [keyword for keywords in examples for keyword in keywords]
     names = max(page.measure(shown.label(sense).name, "bold") for sense in range(1, shown.n_senses + 1))
     column = _MARGIN + _MAP + _GAP + _INDENT + max(page.measure(before, size=_SMALL) for before, _, _ in every)
