@@ -19,7 +19,7 @@ from polyseme.parts.device import cpu_threads
 from polyseme.training import run_job
 from polyseme.training.energy_ledger import Ledger
 from polyseme.training.loop import Trained, train
-from polyseme.training.pretraining import Pretraining
+from polyseme.training.pretraining import TRIAL_SECONDS, TRIAL_SHARE, Pretraining
 from polyseme.training.run_job import PausedRun
 from polyseme.training.time_budget import CHECKS, Timing
 from polyseme.training.trainer import Trainer
@@ -135,6 +135,21 @@ def test_a_budget_counts_from_the_start_of_the_command(
     settings = {**SMALL, "budget": "30min"}
     polyseme.pretrain(corpus, output=tmp_path / "run", **settings, started=time.perf_counter() - 600, stop_after="1s")
     assert 117 <= about(tmp_path / "run")["n_steps"] <= 119
+
+
+def test_steps_are_timed_for_a_small_share_of_a_short_budget(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def trial(_: Pretraining, *, seconds: float, **__: float) -> Timing:
+        asked.append(seconds)
+        return Timing((0.1,), 0.0)
+
+    monkeypatch.setattr(Pretraining, "trial", trial)
+    settings = {**SMALL, "budget": "2min"}
+    polyseme.pretrain(corpus, output=tmp_path / "run", **settings, started=time.perf_counter() - 40, stop_after="1s")
+    assert 0 < asked[0] <= TRIAL_SHARE * 80 < TRIAL_SECONDS
 
 
 def test_a_budget_that_the_corpus_used_up_is_refused_and_the_run_resumed_with_all_of_it(

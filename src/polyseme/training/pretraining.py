@@ -35,11 +35,13 @@ EVALUATION_PIECES = defaultdict(lambda: 2**15, {"cuda": 2**18})
 COUNTED_PIECES = 2**27
 """Pieces that are counted for the unigram entropy at most."""
 TRIAL_SECONDS = 3.0
-"""How long steps are timed before a budget of time is turned into a number of steps."""
+"""How long steps are timed at most before a budget of time is turned into a number of steps."""
+TRIAL_SHARE = 0.02
+"""The share of the time left that steps are timed for, up to that; the run's own steps correct their number."""
 LONG_FIRST_STEP = 10.0
 """Seconds of a first step after which no second one is timed."""
 ONE_THREAD_SECONDS = 1.0
-"""How long steps are timed with one thread."""
+"""How long steps are timed with one thread at most."""
 ONE_THREAD_GAIN = 0.8
 """One thread is taken if a step then takes at most this share of the time: on a CPU that others use, too, threads wait
 for each other, and one can be several times as fast as all."""
@@ -192,7 +194,7 @@ class Pretraining:
             else:
                 duration = self._mean_step(loader, plan, start, seconds, least)
             steps.append(duration)
-        share = self._one_thread_share(loader, plan, steps[0], least)
+        share = self._one_thread_share(loader, plan, steps[0], min(seconds, ONE_THREAD_SECONDS), least)
         threads = 1 if share <= ONE_THREAD_GAIN else None
         with cpu_threads(threads):
             began = time.perf_counter()
@@ -201,7 +203,7 @@ class Pretraining:
         factor = 1.0 if threads is None else share
         return Timing(tuple(factor * each for each in steps), evaluation, threads=threads)
 
-    def _one_thread_share(self, loader: Loader, plan: Plan, duration: float, least: int) -> float:
+    def _one_thread_share(self, loader: Loader, plan: Plan, duration: float, seconds: float, least: int) -> float:
         """How long a step takes with one thread, as a share of what it takes with all; 1.0 where there is one anyway,
         or where trying could take long.
         """
@@ -210,7 +212,7 @@ class Pretraining:
         if not self.devices.agree(on_cpu and n_threads > 1 and n_threads * duration <= LONG_FIRST_STEP):
             return 1.0
         with cpu_threads(1):
-            alone = self._mean_step(loader, plan, plan.starts[0], ONE_THREAD_SECONDS, least)
+            alone = self._mean_step(loader, plan, plan.starts[0], seconds, least)
         share: float = self.devices.agree(alone / duration)
         return share
 

@@ -36,7 +36,7 @@ from polyseme.training.effects import (
 from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.loop import Trained, train
 from polyseme.training.models_at_words import SEEN, KeepAtWords, Seen
-from polyseme.training.pretraining import Pretraining
+from polyseme.training.pretraining import TRIAL_SECONDS, TRIAL_SHARE, Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.run_card import write_cards
 from polyseme.training.run_folder import LEDGER, MODEL, Run, write_json
@@ -326,7 +326,8 @@ class RunSlice:
         run, job, devices = self.run, self.job, self.pretraining.devices
         run.n_steps = self.pretraining.counted_steps()
         if run.n_steps is None:
-            timing = self.pretraining.trial(checkpoint=checkpoint_seconds)
+            timed = min(TRIAL_SECONDS, TRIAL_SHARE * self._seconds_left())
+            timing = self.pretraining.trial(seconds=timed, checkpoint=checkpoint_seconds)
             run.timing = devices.agree(timing.within(self._seconds_left(), job.fewest_evaluations))
             run.n_steps = devices.agree(steps_within(job, run.timing, self._seconds_left()))
             if devices.leads:

@@ -3,11 +3,11 @@
 A budget covers the whole command, from its start to the saved model: training gets the time that set-up, building the
 corpus, evaluations, checkpoints and saving leave. If ten evaluations and checkpoints would take more than a tenth of
 the remaining time (`EVALUATED_SHARE`), there are fewer. Steps are timed for a few seconds before the run (`Timing`),
-and the resulting number of steps is written to run.json. A short trial is unreliable on a machine with other work, so
-the number is checked a few times (`CHECKS`): if the steps so far took longer or shorter than in the trial, by more
-than `TOLERANCE`, the number of remaining steps is corrected. Schedules remain functions of a step's number and the
-number of steps. run.json has the number of steps that was in force at each step, and the number of evaluations, so
-that a resumed run takes the same steps and is evaluated after the same ones.
+less where the budget is short, and the resulting number of steps is written to run.json. A short trial is unreliable on
+a machine with other work, so the number is checked a few times (`CHECKS`): if the steps so far took longer or shorter
+than in the trial, by more than `TOLERANCE`, the number of remaining steps is corrected. Schedules remain functions of a
+step's number and the number of steps. run.json has the number of steps that was in force at each step, and the number
+of evaluations, so that a resumed run takes the same steps and is evaluated after the same ones.
 """
 
 from __future__ import annotations
