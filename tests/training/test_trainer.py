@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.compilers import nop
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from polyseme.errors import PolysemeWarning
 from polyseme.training.device_group import Devices
 from polyseme.training.pretraining import fitting_micro_batch
 from polyseme.training.training_settings import Plan
@@ -69,6 +72,23 @@ def test_compiled_steps_equal_plain_ones(monkeypatch: pytest.MonkeyPatch) -> Non
     compiled = small.losses_of(small.trainer_for("masked", small.settings(compile=True), n_layers=1), plan, 0, 3)
     for one, other in zip(plain, compiled, strict=True):
         assert one == pytest.approx(other, rel=1e-4)
+
+
+@pytest.mark.parametrize("half", ["forward", "backward"])
+def test_steps_that_cannot_be_compiled_are_taken_plainly(half: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise KeyError("no compiler")
+
+    of_half = aot_autograd(**{"fw_compiler": nop, "bw_compiler": nop, f"{half[0]}w_compiler": broken})
+    compile_plainly = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda nets, **options: compile_plainly(nets, backend=of_half, **options))
+    plan, shape = Plan(small.settings(), 3), {"n_layers": 1, "dropout_rate": 0.1}
+    plain = small.losses_of(small.trainer_for("masked", small.settings(), **shape), plan, 0, 3)
+    trainer = small.trainer_for("masked", small.settings(compile=True), **shape)
+    with pytest.warns(PolysemeWarning, match="without being compiled, more slowly: .*no compiler") as warned:
+        losses = small.losses_of(trainer, plan, 0, 3)
+    assert losses == plain
+    assert len(warned) == 1
 
 
 def test_bf16_steps_are_near_fp32_ones() -> None:

@@ -41,7 +41,7 @@ def load_kernels(subject: str, module: str, device: torch.device) -> ModuleType 
     try:
         kernels = optional(module)
     except Exception as error:  # noqa: BLE001 - Triton is there, and is of another version or damaged
-        report_fallback(subject, f"Triton cannot be loaded ({_one_line(error)})")
+        report_fallback(subject, f"Triton cannot be loaded ({one_line(error)})")
         return None
     if kernels is None:
         report_fallback(subject, "Triton is not installed, or cannot be loaded")
@@ -99,11 +99,11 @@ def trial_failure(trial: Callable[[], float], most: float) -> str | None:
         program = error.cmd if isinstance(error.cmd, str) else error.cmd[0]
         return f"{program} ended with exit code {error.returncode}"
     except Exception as error:  # noqa: BLE001 - reported, and torch runs
-        return _one_line(error)
+        return one_line(error)
     return None if worst <= most else f"on trial, results differed by {worst:.1e}, and {most:.0e} is allowed"
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error in one line, without the stop at its end."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON].rstrip(".: ")
 

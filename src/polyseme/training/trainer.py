@@ -8,6 +8,7 @@ takes the same steps that it would have taken.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -18,7 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from polyseme.errors import OptionError, PolysemeError, PolysemeWarning
 from polyseme.outputs.output import Output
+from polyseme.parts.kernel_trials import one_line
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.training.checkpoint import named_under, optimizer_tensors, put_optimizer_tensors
 from polyseme.training.device_group import Devices, no_sync, put_whole, reshard, whole
@@ -62,6 +65,8 @@ class Trainer:
         for parameter, factor in rates_below_outputs(self.inner, settings.layer_decay).items():
             factors[parameter] = factor * factors.get(parameter, 1.0)
         self.optimizer = build_optimizer(self.inner, settings.optimizer, device=devices.device, rates=factors)
+        self.compiles = settings.compile
+        """Whether parts run compiled; False once torch could not compile one."""
         self.in_place = objective.updates_in_place and settings.optimizer.is_plain_sgd
         """Whether the objective takes the steps of plain SGD itself."""
         self.carries = objective.needs.layout.carries_memory
@@ -99,7 +104,35 @@ class Trainer:
         return 2 if self.recorded is None else PLAIN_STEPS + 1
 
     def step(self, rows: StepRows, plan: Plan) -> dict[str, Tensor]:
-        """Take one step; the mean of each part of the loss, over all devices, without waiting for them."""
+        """Take one step; the mean of each part of the loss, over all devices, without waiting for them.
+
+        Where a part cannot be compiled, this step and all later ones run as written, which a warning says.
+        """
+        if not self.compiles:
+            with torch.compiler.set_stance("force_eager") if self.settings.compile else contextlib.nullcontext():
+                return self._step(rows, plan)
+        try:
+            return self._step(rows, plan)
+        except (torch.OutOfMemoryError, PolysemeError):
+            raise
+        except Exception as error:  # compilers raise errors of every kind; those of the step itself come again
+            reason = compiler_failure(error)
+            if self.devices.world > 1:  # the others may have taken the step
+                raise OptionError(
+                    f"The networks cannot be compiled: {reason}. Several processes cannot go on without that by "
+                    "themselves: add --no-compile."
+                ) from error
+            warnings.warn(
+                f"The networks are trained without being compiled, more slowly: {reason}.",
+                PolysemeWarning,
+                stacklevel=2,
+            )
+        self.compiles = False
+        self.forget_recorded()
+        self.optimizer.zero_grad(set_to_none=True)
+        return self.step(rows, plan)
+
+    def _step(self, rows: StepRows, plan: Plan) -> dict[str, Tensor]:
         self.at = rows.step
         seed = _step_seed(self.settings.seed, rows.step, self.devices.rank)
         if self.devices.device.type == "cpu":
@@ -352,6 +385,11 @@ class Carried:
         names = self.parts[0].tensors()
         each = [part.tensors() for part in self.parts]
         return self.parts[0].with_tensors({name: torch.cat([one[name] for one in each]) for name in names})
+
+
+def compiler_failure(error: Exception) -> str:
+    """Why something was not compiled, in one line, without torch's advice for its developers."""
+    return one_line(error).partition(" Set TORCHDYNAMO_VERBOSE")[0].rstrip(".: ")
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:
