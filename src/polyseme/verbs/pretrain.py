@@ -7,21 +7,20 @@ import dataclasses
 import json
 import logging
 import os
-import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from polyseme.api import folder_of
-from polyseme.corpus.corpus import ABOUT, Corpus
-from polyseme.errors import InputError, OptionError, OutputError, PolysemeError, PolysemeWarning, add_note
+from polyseme.corpus.corpus import Corpus
+from polyseme.errors import OptionError, PolysemeError, PolysemeWarning
 from polyseme.extras import require
-from polyseme.files.atomic import AnyPath, check_output, parents_of
+from polyseme.files.atomic import AnyPath
 from polyseme.files.texts_on_disk import on_disk
-from polyseme.files.workshops import REPLACED, clear_leftovers, clear_leftovers_in, only_process, workshop_beside
+from polyseme.files.workshops import only_process
 from polyseme.ngrams.model_folder import lead_of
 from polyseme.options import flat
 from polyseme.parts.device import find_device
@@ -37,15 +36,19 @@ from polyseme.training.device_group import Devices, devices_for
 from polyseme.training.dry_run import DryRun, dry_run_of
 from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.pretraining_job import Job, check_job, check_plan
-from polyseme.training.run_folder import RUN, Run, is_beginning
+from polyseme.training.run_folder import RUN, Run
 from polyseme.training.run_job import PausedRun, run_job
 from polyseme.verb_options.pretraining_options import PretrainOptions
-from polyseme.verbs.corpus import build_corpus
+from polyseme.verbs.place_of_run import (
+    check_place,
+    clear_leftovers_of,
+    corpus_name,
+    corpus_of_begun_run,
+    corpus_of_run,
+    corpus_of_texts,
+    room_for,
+)
 
-OWN_CORPUS = "./corpus"
-"""Where a run keeps the corpus it built itself."""
-RUN_MARKS = [RUN, "corpus", "corpus.unfinished", ".corpus*.part"]
-"""What the folder of a run has, one of these at least."""
 DRY_RUN_BYTES = 4_000_000
 """Text that a dry run reads at most."""
 
@@ -89,7 +92,7 @@ def run_pretraining(
         with tempfile.TemporaryDirectory(prefix="polyseme-") as folder, devices_for(device) as devices:
             fitted = devices.agree(request.fit(building["vocab_size"], devices))
             check_plan(request.plan(building["vocab_size"], fitted), devices)
-            corpus = _corpus(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
+            corpus = corpus_of_texts(texts, Path(folder) / "corpus", {**building, "limit": DRY_RUN_BYTES}, force=True)
             job, place = request.job(corpus, "corpus", devices, fitted), Path(folder) / "run"
             _note_fit(request, job)
             return dry_run_of(job, corpus, devices, place, workers=options.workers, start=request.start_bundle)
@@ -138,17 +141,15 @@ def _count(recipe: CountedRecipe, options: PretrainOptions, texts: Texts, rates:
     """An n-gram model: its corpus, as for any other recipe, and the counts of it."""
     settings = _check_counting(recipe, options)
     output = Path(str(options.output))
-    _clear_leftovers(output)
-    if options.force or not ((output / RUN).is_file() or is_beginning(output)):
-        inputs = [*texts.files, options.tokenizer]
-        check_output(output, force=options.force, kind="folder", inputs=inputs, marks=RUN_MARKS)
+    clear_leftovers_of(output)
+    check_place(output, [*texts.files, options.tokenizer], force=options.force)
     with contextlib.ExitStack() as held:
-        with _room_for(output, held, force=options.force):
-            corpus = _corpus_of_run(texts, output, _corpus_options(options, recipe))
+        with room_for(output, held, force=options.force):
+            corpus = corpus_of_run(texts, output, _corpus_options(options, recipe))
             corpus.shards("train")  # refuses pairs
             lead_of(corpus.tokenizer)
-            place = OWN_CORPUS if texts.corpus is None else str(texts.corpus.resolve())
-            record = {"recipe": recipe.name, **settings, "corpus": place, "corpus_fingerprint": corpus.fingerprint}
+            record = {"recipe": recipe.name, **settings, "corpus": corpus_name(texts)}
+            record["corpus_fingerprint"] = corpus.fingerprint
             run = Run.create(output, record)
         return run_counting(run, corpus, rates=rates, started=started)
 
@@ -252,24 +253,14 @@ def _begin(
     """
 
     def begin() -> str:
-        _clear_leftovers(output)
-        folder = texts.corpus
+        clear_leftovers_of(output)
         fitted = _fit_of_run(output, request)
         first_fit = fitted or request.fit(building["vocab_size"], devices)
         check_plan(request.plan(building["vocab_size"], first_fit), devices)
-        inputs = [*texts.files, request.start, building["tokenizer"]]
-        if force or not ((output / RUN).is_file() or is_beginning(output)):
-            check_output(
-                output,
-                force=force,
-                kind="folder",
-                inputs=inputs,
-                marks=RUN_MARKS,
-            )
-        path = OWN_CORPUS if folder is None else str(folder.resolve())
-        with _room_for(output, held, force=force):
-            corpus = _corpus_of_run(texts, output, building)
-            job = request.job(corpus, path, devices, fitted)
+        check_place(output, [*texts.files, request.start, building["tokenizer"]], force=force)
+        with room_for(output, held, force=force):
+            corpus = corpus_of_run(texts, output, building)
+            job = request.job(corpus, corpus_name(texts), devices, fitted)
             check_job(job, corpus, devices, request.start_bundle)
             _note_fit(request, job)
             Run.create(output, json.loads(json.dumps(job.to_json())))
@@ -309,65 +300,12 @@ def _fit_of_run(output: Path, request: PretrainingRequest) -> Fit | None:
     return None if settings.get("fit") is None else run.read(lambda settings: Fit.from_json(settings["fit"]))
 
 
-def _clear_leftovers(output: Path) -> None:
-    """Remove what killed processes left beside a run and in its folder."""
-    clear_leftovers(Path(os.path.realpath(output)))
-    clear_leftovers_in(output)
-
-
-@contextlib.contextmanager
-def _room_for(output: Path, held: contextlib.ExitStack, *, force: bool) -> Iterator[None]:
-    """The folder for a run, removed if it stays empty; what it replaces is restored if the run cannot begin. No other
-    process may work on the run until `held` is closed.
-
-    A corpus that is finished by then is kept, which a note on the error says.
-    """
-    target = Path(os.path.realpath(output))
-    with parents_of(output), workshop_beside(target) as workshop:
-        aside = workshop / REPLACED
-        if force and output.exists():
-            with only_process(output):
-                target.rename(aside)
-        output.mkdir(exist_ok=True)
-        held.enter_context(only_process(output))
-        try:
-            yield
-        except BaseException as error:
-            if aside.exists():
-                shutil.rmtree(output)
-                aside.rename(target)
-            else:
-                with contextlib.suppress(OSError):
-                    output.rmdir()  # only if it is empty
-                if (output / OWN_CORPUS / ABOUT).is_file():
-                    add_note(error, f"The corpus is kept in {output / OWN_CORPUS}: a run on the same text uses it.")
-            raise
-
-
-def _corpus_of_run(texts: Texts, output: Path, building: Mapping[str, Any]) -> Corpus:
-    """The corpus of a run that may have begun before."""
-    try:
-        return _corpus(texts, output / OWN_CORPUS, building, force=False)
-    except OutputError:
-        if (output / RUN).is_file():
-            raise OutputError(
-                f"{output} holds a run on other text, or with another tokenizer. Resume it as it is with "
-                f"`polyseme pretrain --resume {output}`, choose another name, or replace it with --force."
-            ) from None
-        if (output / OWN_CORPUS / ABOUT).is_file():
-            raise OutputError(
-                f"{output} holds a corpus of other text, or with another tokenizer, of a run that did not begin. "
-                "Choose another name, or replace it with --force."
-            ) from None
-        raise
-
-
 def _resume(
     folder: AnyPath, options: PretrainOptions, texts: Texts, rates: Rates, started: float, stop_after: float | None
 ) -> Ledger | PausedRun:
     """Resume a run with the settings that it has."""
     if int(os.environ.get("RANK", "0")) == 0:
-        _clear_leftovers(Path(folder))
+        clear_leftovers_of(Path(folder))
     run = Run.open(folder)
     changed = [name for name in options.changed() if name not in NOT_OF_THE_RUN]
     if texts.named or changed:
@@ -376,14 +314,7 @@ def _resume(
             f"A run is resumed with the settings that it has, and {named} would change them. Leave that out, or start "
             "a new run."
         )
-    named_corpus = str(run.settings.get("corpus"))
-    place = run.folder / OWN_CORPUS if named_corpus == OWN_CORPUS else Path(named_corpus)
-    corpus = Corpus.open(place)
-    if corpus.fingerprint != run.settings.get("corpus_fingerprint"):
-        raise InputError(
-            f"The corpus {place} is not the one that {run.folder} began with: another tokenizer or other text. "
-            "Put that one back, or start a new run."
-        )
+    corpus = corpus_of_begun_run(run)
     if run.finished:
         raise OptionError(f"The run {run.folder} is finished; its model is in {run.folder / 'model'}.")
     if run.settings.get("recipe") in COUNTED:
@@ -402,14 +333,6 @@ def _resume(
             started=started,
             stop_after=stop_after,
         )
-
-
-def _corpus(texts: Texts, place: Path, building: Mapping[str, Any], *, force: bool) -> Corpus:
-    """The corpus that is named, or one built of the text, or the one that was built before."""
-    if texts.corpus is not None:
-        return Corpus.open(texts.corpus)
-    named = {name: getattr(texts, name) for name in texts.named}
-    return build_corpus(**named, output=place, **building, force=force, reuse=True)
 
 
 def _lead_first(devices: Devices, work: Callable[[], Result]) -> Result:
