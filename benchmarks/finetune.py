@@ -37,8 +37,9 @@ from polyseme.tasks.splits import evenly_spaced
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import judge, prepare
+from polyseme.transfer.seeds_abreast import take_turns
 from polyseme.transfer.task_model import TaskConfig
-from polyseme.transfer.train_seed import learn, take_turns
+from polyseme.transfer.train_seed import learn
 from polyseme.transfer.train_step import autocast
 
 PEERS = {
