@@ -101,11 +101,13 @@ def test_another_student_learns_from_text(folder: Path, student: Path, tmp_path:
     assert load_bundle(tmp_path / "further").config.depth == 2
 
 
-def test_a_causal_model_is_distilled(folder: Path, tmp_path: Path) -> None:
+def test_a_causal_model_is_distilled(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(0)
     config = tiny_config("gpt2", n_layers=2)
     save_bundle(new_bundle(FAMILIES["gpt2"], config, ["causal"], tiny_tokenizer("gpt2")), tmp_path / "gpt")
-    polyseme.distill(folder / "text.txt", model=tmp_path / "gpt", output=tmp_path / "small", **SMALL)
+    with caplog.at_level("INFO", logger="polyseme"):
+        polyseme.distill(folder / "text.txt", model=tmp_path / "gpt", output=tmp_path / "small", **SMALL)
+    assert "the student begins with layer 1 of the teacher's 2" in caplog.text
     assert load_bundle(tmp_path / "small").config.depth == 1
     assert read_log(tmp_path / "small")[-1].keys() >= {"soft", "causal", "cosine"}
 

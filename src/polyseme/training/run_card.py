@@ -32,8 +32,9 @@ def run_card(run: Run, job: Job, corpus: Corpus, ledger: Ledger, bundle: Bundle,
     start = "Pretrained from scratch" if job.start is None else f"Pretrained further from {model_name(job.start)}"
     teacher = job.objective.get("teacher")
     if teacher:
-        layers = ", ".join(map(str, job.taken_layers or ()))
-        start = f"Distilled from {model_name(teacher)}" + (f", beginning with its layers {layers}," if layers else "")
+        taken = job.taken_layers or ()
+        layers = f"layer{'' if len(taken) == 1 else 's'} {', '.join(map(str, taken))}"
+        start = f"Distilled from {model_name(teacher)}" + (f", beginning with its {layers}," if taken else "")
     beside = "" if name == MODEL else f" This is its {name}."
     return model_card(
         bundle,

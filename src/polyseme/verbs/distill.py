@@ -89,7 +89,8 @@ def _taken_from(teacher: Bundle, n_layers: int | None, name: str) -> tuple[int, 
     number = -(-depth // 2) if n_layers is None else n_layers
     check_layers(teacher, number, name)
     layers = spread_layers(depth, number)
-    _logger.info(f"the student begins with layers {', '.join(map(str, layers))} of the teacher's {depth}")
+    noun = "layer" if number == 1 else "layers"
+    _logger.info(f"the student begins with {noun} {', '.join(map(str, layers))} of the teacher's {depth}")
     return layers
 
 
