@@ -133,6 +133,8 @@ def look(pid: int, progress: Path, ends: Sequence[int], temporary: Path) -> dict
         ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]  # its own, and of children
     except (OSError, IndexError):
         return None
+    if not pages:  # it has ended, and nobody has asked yet how
+        return None
     rows = bisect.bisect_right(ends, int(lines[-1])) if lines else 0
     files = sum(each.is_file() for each in temporary.rglob("*"))
     return {
@@ -236,7 +238,7 @@ def picture(results: Sequence[dict[str, Any]]) -> bytes:
     page.resize(7.2, 3.4)
     axes = page.axes(0.8, 0.25, 5.0, 2.5)
     for number, result in enumerate(results):
-        points = [each for each in result["points"] if each["rows"]]
+        points = [each for each in result["points"] if each["rows"] and each["bytes"]]
         rows, mebibytes = [each["rows"] / 1e3 for each in points], [each["bytes"] / MEBIBYTE for each in points]
         axes.plot(rows, mebibytes, color=group_color(number), linewidth=1.3, label=result["verb"])
     axes.set_ylim(bottom=0)
