@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,10 +16,10 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 import polyseme
 from golden_elmo import golden_bundle
 from polyseme.analysis.cell_page import MOST_PIECES, CellFindings
-from polyseme.analysis.recurrent_cells import Cell, CorrelatedCell, inside_if, read_cells
+from polyseme.analysis.recurrent_cells import Cell, CorrelatedCell, encoded_text, inside_if, read_stretches
 from polyseme.analysis.recurrent_cells import correlated_cells as correlated_in
 from polyseme.api import Model
-from polyseme.bundle import new_bundle
+from polyseme.bundle import Bundle, new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeError
@@ -44,6 +44,22 @@ def cells(model: Model, text: str | Sequence[str], **options: Any) -> CellFindin
 
 def correlated_cells(model: Model, *arguments: Any, **options: Any) -> list[CorrelatedCell]:
     return correlated_in(model.bundle, *arguments, **options)
+
+
+class Readings(NamedTuple):
+    layer: int
+    half: str
+    values: Any
+
+
+def read_cells(bundle: Bundle, text: str | Sequence[str], **options: Any) -> list[Readings]:
+    """The values of layers over a whole text, from the bottom to the top, put together from stretches."""
+    encoded = encoded_text(bundle, text)
+    whole: dict[tuple[int, str], Any] = {}
+    for layer, half, pieces, values in read_stretches(bundle, encoded, **options):
+        whole.setdefault((layer, half), np.full((len(encoded), values.shape[1]), np.nan))[pieces] = values
+    assert all(np.isfinite(values).all() for values in whole.values())
+    return [Readings(*at, whole[at]) for at in sorted(whole, key=lambda at: (at[0], at[1] == "backwards"))]
 
 
 def character_model(tmp_path: Path, **changes: Any) -> Model:
@@ -142,6 +158,33 @@ def test_a_stack_that_reads_both_ways(tmp_path: Path) -> None:
     with torch.no_grad():
         states = model.bundle.encoder(Batch(torch.from_numpy(ids)[None]))[2][0]
     np.testing.assert_allclose(np.concatenate([found[2].values, found[3].values], axis=1), states, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", ["cell", "output"])
+def test_a_long_text_is_read_in_stretches_with_the_same_values(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backward halves from the last stretch to the first; a property's correlations are the same, too."""
+    for bundle in (tiny_model("lstm").bundle, golden_bundle("allennlp"), tiny_model("awd-lstm").bundle):
+        monkeypatch.setattr("polyseme.analysis.recurrent_cells.STRETCH", 10_000)
+        whole = read_cells(bundle, TEXT, value=value)
+        ranked = correlated_in(bundle, TEXT, "inside quotes", value=value)
+        monkeypatch.setattr("polyseme.analysis.recurrent_cells.STRETCH", 3)
+        reads: list[tuple[int, int | None]] = []
+        again = read_cells(bundle, TEXT, value=value, progress=lambda *progress, reads=reads: reads.append(progress))
+        for one, other in zip(whole, again, strict=True):
+            assert one[:2] == other[:2]
+            np.testing.assert_allclose(one.values, other.values, atol=2e-6)
+        assert len(reads) > 5
+        assert reads[-1][0] == reads[-1][1]
+        found = correlated_in(bundle, TEXT, "inside quotes", value=value)
+        np.testing.assert_allclose([each[1] for each in found], [each[1] for each in ranked], atol=1e-4)
+
+
+def test_a_text_that_must_be_read_at_once_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyseme.analysis.recurrent_cells.MOST_AT_ONCE", 20)
+    model = character_model(tmp_path, reads="both", memory="none", top_width=None)
+    with pytest.raises(InputError, match=r"reads all of them at once: at most 20\. Shorten the text"):
+        cells(model, TEXT, cell=0)
+    assert len(cells(model, "Dawn broke.", cell=0).spans) == 11
 
 
 def test_tanh_cells_have_outputs_only(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from polyseme.analysis.recurrent_cells import (
     Property,
     Value,
     correlated_cells,
+    encoded_text,
     find_layer,
     find_property,
-    read_cells,
+    read_stretches,
 )
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally, forward_flops
@@ -29,6 +30,7 @@ from polyseme.plots.figures_table import figures_table
 from polyseme.plots.html_page import escaped
 from polyseme.plots.shaded_text import shaded_spans, signed_shade, signed_shades
 from polyseme.text.documents import to_document
+from polyseme.types import Pieces, Progress
 
 MOST_PIECES = 20_000
 """Pieces that are shown; of a longer text the number of pieces is reported."""
@@ -134,6 +136,7 @@ def cells_over(
     value: Value = "cell",
     property: str | Property | None = None,
     top: int = 10,
+    progress: Progress | None = None,
 ) -> CellFindings:
     """The values of single cells of a recurrent model over a text, after each piece.
 
@@ -145,7 +148,7 @@ def cells_over(
     name = ""
     if property is not None:
         name, _ = find_property(property)
-        correlated = correlated_cells(bundle, text, property, value=value, top=top)
+        correlated = correlated_cells(bundle, text, property, value=value, top=top, progress=progress)
         if not chosen:
             if not correlated:
                 raise OptionError(
@@ -157,8 +160,9 @@ def cells_over(
         raise OptionError(
             "Name a cell by its number (--cell 17), or a property to select one by (--property 'inside quotes')."
         )
-    [readings] = read_cells(bundle, text, value=value, layer=chosen[0].layer, half=chosen[0].half)
-    document, n_pieces = to_document(text, 0), len(readings.spans)
+    document, encoded = to_document(text, 0), encoded_text(bundle, text)
+    n_pieces = len(encoded)
+    values = _values(bundle, encoded, chosen, value, None if property is not None else progress)
     notes = []
     if n_pieces > MOST_PIECES:
         notes.append(f"The first {MOST_PIECES:,} of {n_pieces:,} pieces are shown.")
@@ -171,12 +175,23 @@ def cells_over(
         notes=notes,
         cost=tally.cost(time.perf_counter() - started, bundle.device),
         text=document.text,
-        spans=readings.spans,
-        values={each: readings.values[:, each.number] for each in chosen},
+        spans=encoded.spans,
+        values=values,
         value=value,
         property=name,
         correlated=correlated,
     )
+
+
+def _values(
+    bundle: Bundle, encoded: Pieces, chosen: Sequence[Cell], value: Value, progress: Progress | None
+) -> dict[Cell, NDArray[Any]]:
+    """For each cell of one layer and half, its value after each piece of the text."""
+    layer, half, _ = chosen[0]
+    over_text = np.empty((len(encoded), len(chosen)), np.float32)
+    for each in read_stretches(bundle, encoded, value=value, layer=layer, half=half, progress=progress):
+        over_text[each.pieces] = each.values[:, [cell.number for cell in chosen]]
+    return {cell: over_text[:, column] for column, cell in enumerate(chosen)}
 
 
 def _chosen(

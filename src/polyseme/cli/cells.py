@@ -24,6 +24,6 @@ def command(as_json: bool, **settings: Any) -> None:
       polyseme cells --in program.py --property "inside if" -m models/code -o cells.html
       polyseme cells --in book.txt --cell 17,21 --layer 1 -m models/chars -o cells.html
     """
-    with Bar("loading the model"):
-        findings = polyseme.cells(**settings)
+    with Bar("loading the model", then="reading", unit="pieces") as bar:
+        findings = polyseme.cells(**settings, progress=bar)
     print_findings(findings, settings["output"], as_json=as_json)

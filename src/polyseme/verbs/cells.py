@@ -33,7 +33,12 @@ def cells(options: CellsOptions) -> CellFindings:
     loaded = load(options.model, device=options.device)
     settings = {name: getattr(options, name) for name in OF_CELLS} | {"layer": _number(options.layer)}
     findings = cells_over(
-        loaded.bundle, text, model=loaded.path, data="" if source is None else str(source), **settings
+        loaded.bundle,
+        text,
+        model=loaded.path,
+        data="" if source is None else str(source),
+        progress=options.progress,
+        **settings,
     )
     if options.output is not None:
         findings.save(options.output, force=options.force)
