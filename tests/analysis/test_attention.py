@@ -99,7 +99,8 @@ def test_rollout_is_its_formula() -> None:
 
 
 def test_recurrent_translation_has_attention_to_its_source() -> None:
-    reading = read_attention(tiny_model("seq2seq").bundle, "Dawn broke.", target="The vase broke.")
+    reading = read_attention(tiny_model("seq2seq").bundle, "Dawn broke.", target="The vase broke.", with_rollout=True)
+    assert reading.notes == ["There is no rollout, since the model has attention to the source alone."]
     [each] = reading.maps
     assert (each.part, [layer.heads for layer in each.layers]) == ("cross", [(0,)])
     assert [unit.text for unit in each.columns if not unit.special] == ["Dawn", "broke", "."]
@@ -119,7 +120,7 @@ def test_without_a_target_the_decoder_reads_what_the_model_writes() -> None:
     assert [unit.text for unit in reading.maps[2].rows if not unit.special] == ["Dawn", "broke", "."]
 
 
-def test_long_texts_are_drawn_in_windows() -> None:
+def test_long_texts_are_drawn_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model("bert")
     text = " ".join(["Dawn broke."] * 40)
     reading = read_attention(model.bundle, text)
@@ -127,6 +128,12 @@ def test_long_texts_are_drawn_in_windows() -> None:
     assert len(reading.maps) > 1
     assert f"in {len(reading.maps)} windows" in reading.notes[0]
     assert all(len(each.rows) <= model.bundle.config.window for each in reading.maps)
+    findings = AttentionFindings(model="m", data="d", text=text, maps=reading.maps)
+    monkeypatch.setattr("polyseme.analysis.attention_findings.MOST_ON_PAGE", 1)
+    page = findings.html()
+    assert page.count("<h2>Self-attention, window") == 1
+    assert f"Window 1 of {len(reading.maps)} shown" in page
+    assert {each["window"] for each in findings.records()} == {each.window for each in reading.maps}
     spelled = "unbelievable " * 12
     cut = [unit.text for each in read_attention(model.bundle, spelled).maps for unit in each.rows]
     assert "unbelievable…" in cut

@@ -24,6 +24,16 @@ LINK = ("head", "from", "to", "weight")
 """Columns of the summary: where attention goes, and the strongest link."""
 ROLLOUT = "rollout"
 """The name that rollout has among a layer's heads."""
+MOST_ON_PAGE = 2**25
+"""Attention weights of a page, which has a byte of each; further windows are in tables and JSON alone."""
+SHADES = (
+    "In each picture, rows are what looks, columns what is looked at; the darker a square, the more attention. Layers "
+    "are counted from 1, heads from 0."
+)
+ROLLED = (
+    "Rollout follows attention through the layers down to the input: the mean of a layer's heads, half and half with "
+    "what is there already, multiplied layer by layer (Abnar and Zuidema 2020)."
+)
 READ_LAST = (
     "Each row of the decoder is the word that it has just read; what it looks at there decides which word comes next."
 )
@@ -122,17 +132,41 @@ class AttentionFindings(Findings):
         }
 
     def page_body(self) -> str:
-        lead = f'<p class="faint">{READ_LAST}</p>' if any(each.part != "encoder" for each in self.maps) else ""
+        lead = "".join(f'<p class="faint">{sentence}</p>' for sentence in self._lead())
         table = figures_table(self.header(), self.rows())
         return f"{lead}{attention_body(list(self._pictures()))}<h2>What stands out in each layer</h2>{EXPLAINED}{table}"
+
+    def _lead(self) -> Iterator[str]:
+        """What the pictures show."""
+        yield SHADES
+        if any(layer.rollout is not None for each in self.maps for layer in each.layers):
+            yield ROLLED
+        if any(each.part != "encoder" for each in self.maps):
+            yield READ_LAST
+        shown, n_windows = self._n_shown(), self._n_windows()
+        if shown < n_windows:
+            windows = f"Windows 1 to {shown}" if shown > 1 else "Window 1"
+            yield f"{windows} of {n_windows} shown: a page of all would be too large. Tables (.tsv) and JSON have all."
+
+    def _n_windows(self) -> int:
+        return max((each.window for each in self.maps), default=1)
+
+    def _n_shown(self) -> int:
+        """How many windows are on the page: at least one, and more as long as it does not get too large."""
+        n_weights = 0
+        for each in self.maps:
+            n_weights += len(each.rows) * len(each.columns) * sum(1 for layer in each.layers for _ in _named(layer))
+            if n_weights > MOST_ON_PAGE and each.window > 1:
+                return each.window - 1
+        return self._n_windows()
 
     def page_height(self) -> int:
         return 720
 
     def _pictures(self) -> Iterator[AttentionPicture]:
-        n_windows = max((each.window for each in self.maps), default=1)
+        n_windows, n_shown = self._n_windows(), self._n_shown()
         one_stack = all(each.part == "encoder" for each in self.maps)
-        for each in self.maps:
+        for each in (each for each in self.maps if each.window <= n_shown):
             heading = "Self-attention" if one_stack else HEADINGS[each.part]
             links = [(link.weight, layer.layer, link.head) for layer in each.layers if (link := strongest(each, layer))]
             yield AttentionPicture(

@@ -209,6 +209,8 @@ def read_attention(
         reader.read(document, encoded, window, number, target)
         if progress is not None:
             progress(number, len(windows))
+    if with_rollout and all(each.part == "cross" for each in reading.maps):
+        reading.notes.append("There is no rollout, since the model has attention to the source alone.")
     return reading
 
 
