@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -63,6 +64,12 @@ def test_every_form_has_the_rows_and_the_sources(findings: Counted, tmp_path: Pa
     assert list(pandas.DataFrame(findings.records())["count"]) == [2, 1]
     assert "0.6667" in repr(findings)
     assert "srcdoc" in findings._repr_html_()
+
+
+def test_columns_of_text_are_aligned_as_text() -> None:
+    rows = [["1", "obj", "8-5", "", "−0.1 ± 0.2", "(0.3)"], ["2", "", "9-1", "", "0.1", "±0.3"]]
+    table = figures_table(["layer", "relation", "head", "empty", "difference", "error"], rows)
+    assert re.findall(r'<t[hd] class="left">([^<]*)', table) == ["relation", "obj", ""]
 
 
 def test_a_path_with_a_comma_is_one_model(findings: Counted) -> None:

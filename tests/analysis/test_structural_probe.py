@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from pathlib import Path
 
@@ -229,6 +230,8 @@ def test_findings_have_layers_chain_and_random_weights(findings: StructuralFindi
     assert HOSTILE not in page
     assert "&lt;script&gt;alert" in page
     assert page.count("<svg") == 1 + len(findings.drawn)
+    single = dataclasses.replace(findings, layers=[each for each in findings.layers if each.layer in (None, 3)])
+    assert single.html().count("<svg") == len(findings.drawn)  # a chart of one layer shows nothing
 
 
 def conllu(trees: list[Tree]) -> str:

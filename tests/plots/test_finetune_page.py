@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -120,6 +121,13 @@ def test_of_many_labels_the_least_confused_stand_together() -> None:
 def test_what_is_not_finite_is_not_drawn() -> None:
     assert lines_chart([Curve("a", [(0, math.nan), (1, math.inf)])], x="x", y="y") == ""
     assert "nan" not in lines_chart([Curve("a", [(0, math.nan), (1, 2.0), (2, 2.0)])], x="x", y="y")
+
+
+def test_error_bars_stay_inside_the_chart() -> None:
+    chart = lines_chart([Curve("a", [(0, 0.5), (1, 0.6)], errors=[0.1, 0.9])], x="x", y="y")
+    bars = [(float(low), float(high)) for low, high in re.findall(r"M[0-9.]+ ([0-9.-]+)V([0-9.-]+)", chart)]
+    assert len(bars) == 2
+    assert all(26 <= end <= 212 for bar in bars for end in bar)
     assert dots_chart([Dot("a", math.nan)], median=None, label="x") == ""
 
 

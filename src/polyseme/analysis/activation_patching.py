@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from polyseme.analysis.findings import Findings, quoted, signed
+from polyseme.analysis.findings import Findings, decimal, quoted, signed
 from polyseme.analysis.prediction_rows import PredictionRow, prediction_row, row_kind
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally
@@ -120,7 +120,7 @@ class PatchFindings(Findings):
 
 
 def _spelled(share: float) -> str:
-    return f"{share:.2f}".replace("-0.00", "0.00").replace("-", "−")
+    return decimal(share, 2)
 
 
 class Patching:

@@ -184,7 +184,7 @@ class AttentionHeads(Findings):
             "and the word itself, is the one that the dependency leads to. It is measured on other sentences than "
             "those on which the head was selected. The best fixed offset is selected in the same way. ± is the "
             "standard error, assuming independent words.</p>",
-            figures_table(self.header(), self.rows(), names=2),
+            figures_table(self.header(), self.rows()),
             "<h2>By layer and head</h2>",
         ]
         shown = list(dict.fromkeys(each.relation for each in self.relations))

@@ -6,6 +6,7 @@ table, the files and the statement of model, data, seeds and cost are the same f
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -130,6 +131,15 @@ def quoted(text: str) -> str:
     '“Dawn broke.”'
     """
     return f"“{cell(text)}”"
+
+
+def decimal(value: float, digits: int) -> str:
+    """A number as tables and pages have it: a real minus sign, and none before 0; empty if it is not finite.
+
+    >>> decimal(-1234.5, 1), decimal(-0.001, 2), decimal(float("nan"), 2)
+    ('−1,234.5', '0.00', '')
+    """
+    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") if math.isfinite(value) else ""
 
 
 def signed(value: float, digits: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from polyseme.analysis.findings import Findings
+from polyseme.analysis.findings import Findings, decimal
 from polyseme.analysis.moments import Means
 from polyseme.packaged_models import model_name
 from polyseme.plots.charts import CHART_STYLE, Curve, lines_chart
@@ -176,7 +176,8 @@ class GeometryFindings(Findings):
             for name, field in columns.items()
         ]
         rows = [
-            [str(each.layer), *(_figure(getattr(each, field)) for field in columns.values())] for each in self.changes
+            [str(each.layer), *(decimal(getattr(each, field), 3) for field in columns.values())]
+            for each in self.changes
         ]
         return [lines_chart(curves, x="layer", y="change"), figures_table(["layer", *columns], rows)]
 
@@ -187,25 +188,21 @@ COLUMNS = (
 
 
 def _cells(layer: LayerGeometry) -> list[str]:
-    cells = [_figure(layer.norm, digits=2), _with_error(layer.anisotropy, layer.anisotropy_error)]
+    cells = [decimal(layer.norm, 2), _with_error(layer.anisotropy, layer.anisotropy_error)]
     for name in MEASURES:
         measure: Measure = getattr(layer, name)
-        cells += [_with_error(measure.mean, measure.error), _figure(measure.adjusted)]
+        cells += [_with_error(measure.mean, measure.error), decimal(measure.adjusted, 3)]
     return cells
 
 
 def _with_error(value: float, error: float) -> str:
-    return f"{_figure(value)} ±{error:.3f}" if math.isfinite(error) else _figure(value)
-
-
-def _figure(value: float, digits: int = 3) -> str:
-    return f"{round(value, digits) + 0.0:.{digits}f}" if math.isfinite(value) else ""
+    return f"{decimal(value, 3)} ±{error:.3f}" if math.isfinite(error) else decimal(value, 3)
 
 
 def _heat_map(corner: str, matrix: Sequence[Sequence[float]], name: Callable[[int], str]) -> str:
     rows = [(name(number), [_plain(value) for value in row]) for number, row in enumerate(matrix)]
     columns = [corner, *(name(number) for number in range(len(matrix[0])))]
-    return shaded_table(columns, rows, spelled="{:.2f}".format, low=0.0, high=1.0)
+    return shaded_table(columns, rows, spelled=lambda value: decimal(value, 2), low=0.0, high=1.0)
 
 
 def _plain(value: Any) -> Any:

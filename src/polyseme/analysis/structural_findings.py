@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.analysis.dependency_trees import Tree, Treebank
-from polyseme.analysis.findings import Findings
+from polyseme.analysis.findings import Findings, decimal
 from polyseme.analysis.structural_probe import (
     ParsedVectors,
     StructuralKind,
@@ -133,11 +133,14 @@ class StructuralFindings(Findings):
             "chain, a baseline, each word depends on the one before it. ± is the standard error, assuming independent "
             "items; figures in brackets are standard deviations over seeds.</p>",
             figures_table(self.header(), self.rows()),
-            lines_chart(self._curves(), x="layer", y=f"{name}, %"),
+            lines_chart(self._curves(), x="layer", y=f"{name}, %") if self._n_layers() > 1 else "",
             f"<h2>Sentences in layer {self.drawn_layer}</h2>",
             f"<p>{_LEGEND[self.kind]}</p>",
         ]
         return "\n".join([*parts, *map(self._picture, self.drawn)])
+
+    def _n_layers(self) -> int:
+        return len({each.layer for each in self.layers} - {None})
 
     def _curves(self) -> list[Curve]:
         numbered = [each.layer for each in self.layers if each.layer is not None]
@@ -180,10 +183,8 @@ _LEGEND: dict[StructuralKind, str] = {
 
 
 def _spread(value: float, deviation: float | None, digits: int) -> str:
-    if not math.isfinite(value):
-        return ""
-    text = f"{value:.{digits}f}" if deviation is None else f"{value:.{digits}f} ({deviation:.{digits}f})"
-    return text.replace("-", "−")
+    beside = "" if deviation is None or not math.isfinite(value) else f" ({deviation:.{digits}f})"
+    return f"{decimal(value, digits)}{beside}"
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------

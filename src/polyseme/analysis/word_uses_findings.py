@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from polyseme.analysis.findings import Findings
+from polyseme.analysis.findings import Findings, decimal
 from polyseme.packaged_models import model_name
 from polyseme.plots.charts import CHART_STYLE, Curve, lines_chart
 from polyseme.plots.figures_table import figures_table, shaded_table
@@ -106,11 +106,11 @@ class WordUsesFindings(Findings):
         return [
             [
                 str(each.layer),
-                _figure(each.similarity)
+                decimal(each.similarity, 3)
                 + (f" ±{each.similarity_error:.3f}" if math.isfinite(each.similarity_error) else ""),
-                _figure(each.anisotropy),
-                _figure(each.similarity - each.anisotropy),
-                *(_figure(getattr(each, name)) for name in EXPLAINED),
+                decimal(each.anisotropy, 3),
+                decimal(each.similarity - each.anisotropy, 3),
+                *(decimal(getattr(each, name), 3) for name in EXPLAINED),
             ]
             for each in self.layers
         ]
@@ -199,7 +199,3 @@ class WordUsesFindings(Findings):
 
 
 _SHORT = ("by mean", "by component", "of random words")
-
-
-def _figure(value: float) -> str:
-    return f"{round(value, 3) + 0.0:.3f}" if math.isfinite(value) else ""

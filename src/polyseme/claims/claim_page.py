@@ -57,7 +57,7 @@ def claim_page(claim: Claim, result: ClaimResult) -> str:
         *_conditions(claim, result),
         f'<p class="faint">The rule, written before the run: {escaped(result.rule)}</p>',
         "<h2>All rows</h2>",
-        figures_table(sweep.columns, sweep.rows(), names=2),
+        figures_table(sweep.columns, sweep.rows()),
         *(f'<p class="faint">{escaped(line)}</p>' for line in [*sweep.lines(), machine_line(result)]),
         "<h2>All figures, with standard deviations over seeds</h2>",
         *sweep_charts(sweep.settings, sweep.picture_figures()),

@@ -21,7 +21,7 @@ def benchmark_page(
     """The page, self-contained and without scripts; `layer_shares` are those of learned mixes, by task and layer."""
     parts = [
         f"<h1>{escaped(title)}</h1>",
-        figures_table(columns, rows, names=2),
+        figures_table(columns, rows),
         *(f'<p class="faint">{escaped(note)}</p>' for note in notes),
         _heat_map(layer_shares) if layer_shares else "",
         bars_table(bars) if bars else "",

@@ -189,7 +189,8 @@ def lines_chart(curves: Sequence[Curve], *, x: str, y: str, log: bool = False) -
     drawn = [each for each in drawn if each.points]
     if not drawn:
         return ""
-    across, up = (reach_of([point[side] for each in drawn for point in each.points]) for side in (0, 1))
+    across = reach_of([first for each in drawn for first, _ in each.points])
+    up = reach_of([value for each in drawn for value in _heights(each)])
     place_x = Scale(*across, _LEFT, _WIDTH - _RIGHT)
     place_y = Scale(*up, _HEIGHT - _BOTTOM, _TOP)
     groups = list(dict.fromkeys(each.group or each.name for each in drawn))
@@ -245,6 +246,13 @@ def dots_chart(dots: Sequence[Dot], *, median: float | None, label: str) -> str:
             f"<title>{escaped(dot.name)}</title></circle>"
         )
     return _svg(_DOTS_HEIGHT, label, parts)
+
+
+def _heights(curve: Curve) -> Iterator[float]:
+    """How far up and down a curve reaches, with its error bars."""
+    errors = curve.errors if len(curve.errors) == len(curve.points) else [0.0] * len(curve.points)
+    for (_, value), error in zip(curve.points, errors, strict=True):
+        yield from (value - error, value + error)
 
 
 def _svg(height: int, label: str, parts: Sequence[str]) -> str:

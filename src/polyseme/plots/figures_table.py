@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -12,8 +13,7 @@ FIGURES_STYLE = """
 table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .figures th { padding: .15rem .5rem;
   text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal } .figures td { white-space: nowrap }
 .figures th { border-bottom: 2px solid var(--line); vertical-align: bottom }
-.figures td:first-child, .figures th:first-child { text-align: left } .wide { overflow-x: auto }
-.figures.two-names td:nth-child(2), .figures.two-names th:nth-child(2) { text-align: left }
+.figures td:first-child, .figures th:first-child, .figures .left { text-align: left } .wide { overflow-x: auto }
 .shaded td { text-align: center; min-width: 2.6rem; border: 1px solid var(--paper) }
 .shaded td.marked { box-shadow: inset 0 0 0 2px #e07b00 }
 .shaded td:first-child { padding-right: .8rem } .shaded th { font-weight: 400; text-align: center }
@@ -22,19 +22,30 @@ table.figures { table-layout: auto; width: auto; margin: 1rem 0 } .figures td, .
 @media (max-width: 60rem) { .figures td, .figures th { padding: .15rem .3rem; font-size: .87rem } }
 """.strip()
 
+_NUMBER = re.compile(r"[-+−±~≈<>≤≥(]?\s*[0-9]")
 LONG_HEADING = 16
 """Characters from which on a heading of shaded cells may not fit its column."""
 
 
-def figures_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> str:
-    """A table of figures, which scrolls where it is too wide; its first column, or first two, are names.
+def figures_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of figures, which scrolls where it is too wide. Its first column, and others without numbers, are text.
 
     The page needs `FIGURES_STYLE`.
     """
-    head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    kind = "figures two-names" if names == 2 else "figures"
-    return f'<div class="wide"><table class="{kind}"><tr>{head}</tr>{body}</table></div>'
+    kinds = [_kind([row[place] for row in rows]) for place in range(len(columns))]
+    lines = [_line("th", columns, kinds), *(_line("td", row, kinds) for row in rows)]
+    return f'<div class="wide"><table class="figures">{"".join(lines)}</table></div>'
+
+
+def _kind(cells: Sequence[str]) -> str:
+    """The attribute of a column's cells: none begins with a number, and some are not empty."""
+    filled = [cell for cell in cells if cell]
+    return ' class="left"' if filled and not any(_NUMBER.match(cell) for cell in filled) else ""
+
+
+def _line(tag: str, cells: Sequence[str], kinds: Sequence[str]) -> str:
+    marked = (f"<{tag}{kind}>{escaped(cell)}</{tag}>" for cell, kind in zip(cells, kinds, strict=True))
+    return f"<tr>{''.join(marked)}</tr>"
 
 
 def shaded_table(

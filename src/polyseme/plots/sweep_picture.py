@@ -76,7 +76,7 @@ def sweep_page(
     """The page, self-contained and without scripts."""
     parts = [
         f"<h1>{escaped(title)}</h1>",
-        figures_table(columns, rows, names=2),
+        figures_table(columns, rows),
         *(f'<p class="faint">{escaped(note)}</p>' for note in notes),
         *sweep_charts(settings, figures),
     ]

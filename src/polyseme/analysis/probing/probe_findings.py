@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from polyseme.analysis.findings import Findings
+from polyseme.analysis.findings import Findings, decimal
 from polyseme.plots.charts import CHART_STYLE, Curve, lines_chart
 from polyseme.plots.figures_table import figures_table, shaded_table
 from polyseme.plots.html_page import escaped
@@ -199,7 +199,7 @@ class ProbeFindings(Findings):
                 [each.label, each.predicted, f"{each.times:,}", f"{100 * each.share:.1f}%"] for each in self.confusions
             ]
             parts.append(f"<h2>Most confused at layer {self.best.layer}</h2>")
-            parts.append(figures_table(["label", "predicted", "times", "of the label"], rows, names=2))
+            parts.append(figures_table(["label", "predicted", "times", "of the label"], rows))
         return "\n".join(parts)
 
     def summary(self) -> str:
@@ -274,4 +274,4 @@ def spelled(name: str, value: Any, spread: float | None = None) -> str:
     size, digits = (0.001, 1) if name == "code_length" else (1, 2) if name in as_they_are else (100, 1)
     digits = 2 if name == "standard_error" else digits
     beside = "" if spread is None else f" ± {size * spread:.{digits}f}"
-    return f"{size * value:,.{digits}f}{beside}"
+    return f"{decimal(size * value, digits)}{beside}"

@@ -240,7 +240,7 @@ class _Table:
         unseen = Counter(label for label in self.labels if label not in number)
         if unseen:
             listed = ", ".join(repr(shown(label)) for label, _ in unseen.most_common(_NAMED))
-            notes.append(f"{unseen.total():,} {unit} have labels that are not in train ({listed}) and count as wrong.")
+            notes.append(f"Labels that are not in train count as wrong ({listed}): {unseen.total():,} in all.")
         order = np.array(self.spans, np.int64).reshape(-1, 3)
         return Targets(
             name=data.name,

@@ -176,13 +176,16 @@ def center_of_gravity(shares: Sequence[float]) -> float:
 def expected_layer(scores: Sequence[float]) -> float | None:
     """At which layer an example is first judged right, in the mean, by the scores of mixes of layers 0 to ℓ.
 
-    None where the mix of all is no better than layer 0.
+    None where that is no mean of layers: where the mix of all is no better than layer 0, or where losses at some layers
+    outweigh gains at others.
 
     >>> expected_layer([0.5, 0.7, 0.8])
     1.3333333333333335
+    >>> expected_layer([0.5, 0.4, 0.2, 0.55])      # None
     """
     gains = [after - before for before, after in itertools.pairwise(scores)]
     total = sum(gains)
     if total <= 0:
         return None
-    return sum(layer * gain for layer, gain in enumerate(gains, start=1)) / total
+    mean = sum(layer * gain for layer, gain in enumerate(gains, start=1)) / total
+    return mean if 0 <= mean <= len(gains) else None
