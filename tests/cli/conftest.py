@@ -22,6 +22,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a random GPT-2."""
+    folder = tmp_path_factory.mktemp("causal") / "model"
+    tiny_model("gpt2").save(folder)
+    return folder
+
+
 @pytest.fixture
 def run() -> Run:
     """Carry out a command line in this process. What is not refused but breaks, breaks the test."""

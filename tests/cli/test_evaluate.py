@@ -25,13 +25,6 @@ PAIRS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("causal") / "model"
-    tiny_model("gpt2").save(folder)
-    return folder
-
-
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     file = tmp_path / "pairs.csv"

@@ -23,13 +23,6 @@ HOSTILE = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \"'><
 LINES = ["Dawn broke.", "Zoë didn't see\tany naïve cranes!", "", HOSTILE]
 
 
-@pytest.fixture(scope="module")
-def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("causal") / "model"
-    tiny_model("gpt2").save(folder)
-    return folder
-
-
 @pytest.fixture
 def essay(tmp_path: Path) -> Path:
     file = tmp_path / "essay.txt"

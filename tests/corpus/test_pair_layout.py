@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from corpus.conftest import packed_rows, parallel_rows
+from corpus.epochs import epoch_of
 from corpus.texts import made_up
 from polyseme.corpus import build
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import RowOptions
 from polyseme.corpus.padded_pairs import PaddedPairs
-from polyseme.corpus.parallel_text import NOBODY, ParallelRows, pair_sources
+from polyseme.corpus.parallel_text import NOBODY, pair_sources
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.types import Rows
 from polyseme.verbs.corpus import build_corpus
@@ -56,10 +57,6 @@ def texts_of(rows: Rows, corpus: Corpus) -> list[tuple[str, str]]:
                 sides.append(corpus.tokenizer.decode(side.pieces[row][side.documents[row] == number]))
             found.append((sides[0], sides[1]))
     return found
-
-
-def epoch_of(layout: ParallelRows, epoch: int = 0) -> Rows:
-    return layout.rows(np.arange(layout.n_rows) + epoch * layout.n_rows)
 
 
 # --- a corpus of two sides -------------------------------------------------------------------------------------------

@@ -1,24 +1,18 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.conftest import packed_rows, stream, stream_rows
+from corpus.epochs import epoch_of
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.random_keys import row_keys
 from polyseme.errors import OptionError
-from polyseme.types import Rows
 
 lengths = st.integers(3, 200)
 seeds = st.integers(0, 2**40)
-
-
-def epoch_of(layout: Any, epoch: int = 0) -> Rows:
-    return layout.rows(np.arange(layout.n_rows) + epoch * layout.n_rows)
 
 
 def places_of(rows: np.ndarray, whole: np.ndarray) -> list[int]:

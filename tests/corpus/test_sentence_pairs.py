@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from corpus.conftest import sentence_pair_rows
+from corpus.epochs import epoch_of
 from polyseme.corpus.corpus import Corpus
 from polyseme.corpus.layout import Layout, RowOptions, RowSource
 from polyseme.corpus.sentence_pair_rows import SentencePairs
@@ -37,10 +38,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::polyseme.errors.PolysemeWarning
 
 def rows_of(name: str, corpus: Corpus, split: str = "train", **options: Any) -> RowSource:
     return LAYOUTS[name].rows(corpus, RowOptions(split=split, **options))
-
-
-def epoch_of(source: RowSource, epoch: int = 0) -> Rows:
-    return source.rows(np.arange(source.n_rows) + epoch * source.n_rows)
 
 
 class Input(NamedTuple):
