@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import resource
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -289,6 +290,15 @@ def test_the_same_call_goes_on_and_a_finished_run_is_refused(finished: Path, cor
         polyseme.pretrain(corpus, output=finished, **SMALL)
     with pytest.raises(OptionError, match="is finished"):
         polyseme.pretrain(resume=finished)
+
+
+def test_a_model_that_is_gone_is_written_again(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    shutil.rmtree(run / "model")
+    polyseme.pretrain(resume=run)
+    name = "model/model.safetensors"
+    assert (run / name).read_bytes() == (finished / name).read_bytes()
 
 
 def test_a_spoilt_checkpoint_is_left_out_and_said(corpus: Path, finished: Path, tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ _STOPS = {
 }
 _PATIENCE = 10
 """Signals that are ignored while the first one clears up; one more ends the process at once."""
-_SECONDS_ALONE = 5.0
-"""How long a process under torchrun waits for the first to refuse."""
+_SECONDS_ALONE = 20.0
+"""How long a process under torchrun waits for the first to refuse, and to end, which takes long on a busy machine."""
 _SECONDS_BETWEEN = 0.05
 """How long after a signal was swallowed it is sent once more."""
 

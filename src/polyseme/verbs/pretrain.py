@@ -315,8 +315,9 @@ def _resume(
             "a new run."
         )
     corpus = corpus_of_begun_run(run)
-    if run.finished:
-        raise OptionError(f"The run {run.folder} is finished; its model is in {run.folder / 'model'}.")
+    model = run.folder / "model"
+    if run.finished and model.exists():  # one that is gone is written again, from the last checkpoint
+        raise OptionError(f"The run {run.folder} is finished; its model is in {model}.")
     if run.settings.get("recipe") in COUNTED:
         with only_process(run.folder):
             return run_counting(run, corpus, rates=rates, started=started)
