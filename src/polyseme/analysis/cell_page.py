@@ -108,10 +108,10 @@ class CellFindings(Findings):
         return "\n".join(
             [
                 '<div class="cells">',
+                *([f"<h3>Cells correlated with: {escaped(self.property)}</h3>", table] if self.property else []),
                 f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {unit}</p>',
                 *(self._colored(each, values) for each, values in self.values.items()),
                 '<p class="faint">Hover over a piece to see its value.</p>',
-                *([f"<h3>Cells correlated with: {escaped(self.property)}</h3>", table] if self.property else []),
                 "</div>",
             ]
         )
