@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gap_files import ROW, changed, gap
-from polyseme.datasets.coreference import FULL, PARTIAL, find_mention, read_gap, read_wsc
+from polyseme.datasets.coreference import FULL, PARTIAL, find_mention, read_gap, read_wnli, read_wsc
 from polyseme.datasets.named_benchmarks import read_benchmark
 from polyseme.errors import InputError
 
@@ -68,6 +68,27 @@ def test_readings_of_a_schema(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [pair.last_words for pair in partial.pairs] == [4, 1]
     assert "not among the 273" in full.notes[0]
+
+
+def test_hypotheses_of_one_premise_are_readings(tmp_path: Path) -> None:
+    """Also across files; of several that do not hold, the one that shares the most words is taken."""
+    premise = "The man lifted his son because he was tired."
+    rows = [("1", "The man was tired."), ("0", "The man lifted the man."), ("0", "The son was tired.")]
+    (tmp_path / "train.tsv").write_text(
+        "label\tsentence1\tsentence2\n" + "".join(f"{label}\t{premise}\t{second}\n" for label, second in rows)
+    )
+    (tmp_path / "dev.tsv").write_text(
+        f"label\tsentence1\tsentence2\n1\t{premise}\tThe man was tired.\n1\tIt ended.\tThe day ended.\n"
+    )
+    files = [tmp_path / "train.tsv", tmp_path / "dev.tsv"]
+    partial, full = read_wnli(files)
+    [pair] = full.pairs
+    assert (pair.good, pair.bad) == (f"{premise} The man was tired.", (f"{premise} The son was tired.",))
+    assert [each.last_words for each in partial.pairs] == [3], "was, tired and the stop"
+    assert full.notes == ("1 hypotheses left out whose premise has no other that does not hold.",)
+    files[1].write_text(f"label\tsentence1\tsentence2\nyes\t{premise}\tThe man was tired.\n")
+    with pytest.raises(InputError, match=r"dev\.tsv, line 2: a hypothesis of WNLI has the label 0 or 1\. Got 'yes'"):
+        read_wnli(files)
 
 
 def test_edges_of_schemas_name_what_is_not_there(tmp_path: Path) -> None:

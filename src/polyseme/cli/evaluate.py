@@ -19,13 +19,13 @@ DEEPEST = 2
 
 @command_of(EvaluateOptions, json=True)
 def command(name: str, as_json: bool, **settings: Any) -> None:
-    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, wikitext2, agreement, wsc, gap, cloze, or your
-    own minimal pairs.
+    """Evaluate a language model on NAME|FILE: blimp, babylm, lambada, wikitext2, agreement, wsc, gap, wnli, cloze,
+    or your own minimal pairs.
 
     With a task model written by `polyseme finetune`, FILE has labels as in training, or NAME is a benchmark.
 
     wsc and gap replace the pronoun with each mention, and compare the two readings: over the whole text (full), and
-    after the mention (partial).
+    after the mention (partial). wnli compares hypotheses behind their premise in the same way.
 
     cloze fills one [MASK] per line of JSON lines (LAMA's layout: masked_sentences and obj_label, or text and answer).
 

@@ -2,7 +2,7 @@
 
 As tasks they are edges between a mention and a pronoun, of which each row has two. As evaluations of a language model
 they are pairs of readings: the pronoun replaced by the one mention, and by the other (Trinh and Le 2018), scored whole
-(full) or only behind the mention (partial).
+(full) or only behind the mention (partial). WNLI's hypotheses are such readings already, each behind its premise.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ GENDERS = {
 }
 WSC_FILES = ("wsc273.jsonl", "wsc2*.jsonl")
 GAP_FILES = ("gap-test.tsv",)
+WNLI_FILES = ("train.tsv", "dev.tsv")
 PARTIAL, FULL = "partial", "full"
 _GAP = Columns(text=("Text",), label=("A-coref",), id=("ID",))
+_WNLI = Columns(text=("sentence1",), second=("sentence2",))
 _POSSESSIVES = ("his", "her", "its", "their")
 _ARTICLES = ("the", "a", "an", "my", "this", "that", "some")
 _CLOSES = re.compile(r"[,.;:!?)'’]")
@@ -184,6 +186,42 @@ def read_wsc(files: Sequence[Path]) -> list[PairSet]:
     log = ReadingLog()
     schemas = [schema for file in files for schema in wsc_rows(file, log) if schema.right is not None]
     return _readings(schemas, (), log.notes())
+
+
+# --- WNLI -------------------------------------------------------------------------------------------------------------
+
+
+def read_wnli(files: Sequence[Path]) -> list[PairSet]:
+    """Each hypothesis that holds, beside the one of its premise that does not and shares the most words with it."""
+    of_premises: dict[str, tuple[dict[str, Place], dict[str, Place]]] = {}
+    for file in files:
+        for row, place in read_table(file, _WNLI):
+            label, premise, hypothesis = row.get("label"), str(row["sentence1"]), str(row["sentence2"])
+            if label not in ("0", "1"):
+                raise InputError(f"{place}: a hypothesis of WNLI has the label 0 or 1. Got {label!r} instead.")
+            of_premises.setdefault(premise, ({}, {}))[int(label)].setdefault(hypothesis, place)
+    pairs: dict[str, list[MinimalPair]] = {PARTIAL: [], FULL: []}
+    n_alone = 0
+    for premise, (wrong, right) in of_premises.items():
+        n_alone += 0 if wrong else len(right)
+        for hypothesis, place in right.items() if wrong else ():
+            other = max(wrong, key=lambda each: sum(_shared_words(hypothesis, each)))
+            behind = _shared_words(hypothesis, other)[1]
+            good, bad = f"{premise} {hypothesis}", f"{premise} {other}"
+            pairs[FULL].append(MinimalPair(good, (bad,), (), place=str(place)))
+            if behind:
+                pairs[PARTIAL].append(MinimalPair(good, (bad,), (), last_words=behind, place=str(place)))
+    notes = (f"{n_alone:,} hypotheses left out whose premise has no other that does not hold.",) if n_alone else ()
+    return [PairSet(name, (), each, notes) for name, each in pairs.items()]
+
+
+def _shared_words(one: str, other: str) -> tuple[int, int]:
+    """How many words two texts share at their beginnings, and at their ends."""
+    first, second = ([text[word.start : word.end] for word in split_words(text)] for text in (one, other))
+    least = min(len(first), len(second))
+    begins = next((n for n in range(least) if first[n] != second[n]), least)
+    ends = next((n for n in range(least - begins) if first[-1 - n] != second[-1 - n]), least - begins)
+    return begins, ends
 
 
 # --- both -------------------------------------------------------------------------------------------------------------

@@ -147,8 +147,8 @@ class EvaluateOptions(TaskColumns, MaskOptions, ComputeOptions, ForceOption):
     name: Sources = dataclasses.field(
         kw_only=False,
         metadata=doc(
-            "A benchmark (blimp, babylm, lambada, wikitext2, agreement, wsc, gap, pairs, cloze, bleu), or a file of "
-            "minimal pairs: a table with the columns good and bad, and group where there are several kinds. For a "
+            "A benchmark (blimp, babylm, lambada, wikitext2, agreement, wsc, gap, wnli, pairs, cloze, bleu), or a file "
+            "of minimal pairs: a table with the columns good and bad, and group where there are several kinds. For a "
             "model that finetune has written, or several, separated by commas, whose probabilities are averaged: a "
             "file with labels (in Python also a table: a frame, a dataset, mappings), or the name of its benchmark.",
             "NAME|FILE",

@@ -292,6 +292,7 @@ EVALUATIONS: Mapping[str, Evaluation] = {
     "agreement": PAIRS(files=agreement.FILES, read=agreement.read_agreement),
     "wsc": PAIRS(files=coreference.WSC_FILES, read=coreference.read_wsc, measure=accuracy.set_figures),
     "gap": PAIRS(files=coreference.GAP_FILES, read=coreference.read_gap, measure=accuracy.set_figures),
+    "wnli": PAIRS(files=coreference.WNLI_FILES, read=coreference.read_wnli, measure=accuracy.set_figures),
     "pairs": PAIRS(files=("*.csv", "*.tsv", "*.jsonl", "*.parquet"), read=read_pairs),
     "cloze": Evaluation(files=cloze.FILES, read=cloze.read_cloze, score=_answer_cloze, measure=cloze_figures),
     "bleu": Evaluation(files=(), read=bleu.read_sides, score=_compare, measure=bleu.figures, two_sides=True),
