@@ -237,7 +237,7 @@ function show(section, map) {
     const widths = [...map.rows, ...map.columns].map(([text]) => pen.measureText(text).width);
     edge = Math.min(92, Math.ceil(widths.reduce((one, other) => Math.max(one, other))) + 6);
     const room = Math.floor((large.parentElement.clientWidth - edge) / m);
-    side = Math.max(most > 90 ? 4 : 8, Math.min(22, Math.floor(500 / most), room));
+    side = most > 90 ? Math.max(1, Math.min(4, room)) : Math.max(8, Math.min(22, Math.floor(500 / most), room));
     labeled = side >= 8;
     letters = Math.min(12, side) + "px system-ui, sans-serif";
     pen.font = letters;
