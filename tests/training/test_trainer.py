@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from polyseme.errors import PolysemeWarning
-from polyseme.training.device_group import Devices
+from polyseme.training.device_group import Devices, report_damaged_cache
 from polyseme.training.pretraining import fitting_micro_batch
 from polyseme.training.training_settings import Plan
 from training import small
@@ -88,6 +89,15 @@ def test_steps_that_cannot_be_compiled_are_taken_plainly(half: str, monkeypatch:
     with pytest.warns(PolysemeWarning, match="without being compiled, more slowly: .*no compiler") as warned:
         losses = small.losses_of(trainer, plan, 0, 3)
     assert losses == plain
+    assert len(warned) == 1
+
+
+def test_a_damaged_cache_of_the_compiler_is_reported_once_without_a_traceback() -> None:
+    """torch logs it, and compiles again."""
+    usual = logging.makeLogRecord({"msg": "compiled"})
+    fault = logging.makeLogRecord({"exc_info": (EOFError, EOFError("truncated"), None)})
+    with pytest.warns(PolysemeWarning, match=r"cache is damaged \(EOFError\)") as warned:
+        assert [report_damaged_cache(each) for each in (usual, fault, fault)] == [True, False, False]
     assert len(warned) == 1
 
 

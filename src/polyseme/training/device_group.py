@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +21,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from polyseme.encoders.encoder import Encoder
+from polyseme.errors import PolysemeWarning
 from polyseme.outputs.output import Output
 
 if TYPE_CHECKING:
@@ -146,6 +149,7 @@ def compile_parts(nets: nn.Module) -> None:
     Layers of one kind are compiled once, which takes seconds where the whole network would take a minute, and what is
     made once per call (masks, angles of positions) is not computed again in every layer.
     """
+    logging.getLogger("torch._inductor.codecache").addFilter(report_damaged_cache)
     # The compiler looks at the gradients of whatever a part reads, which torch then warns of.
     warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
     frozen = (part for model in getattr(nets, "frozen_models", list)() for part in model.modules())
@@ -157,6 +161,23 @@ def compile_parts(nets: nn.Module) -> None:
             module.loss = torch.compile(module.loss, dynamic=False)  # type: ignore[method-assign]
     for name in getattr(nets, "compiled_methods", ()):
         setattr(nets, name, torch.compile(getattr(nets, name), dynamic=False))
+
+
+def report_damaged_cache(record: logging.LogRecord) -> bool:
+    """Whether torch logs this by itself. A cache that it cannot read is reported once; torch then compiles again."""
+    error = None if record.exc_info is None else record.exc_info[1]
+    if error is not None:
+        _warn_of_cache(type(error).__name__)
+    return error is None
+
+
+@functools.cache
+def _warn_of_cache(fault: str) -> None:
+    warnings.warn(
+        f"The compiler's cache is damaged ({fault}): what cannot be read is compiled again.",
+        PolysemeWarning,
+        stacklevel=3,
+    )
 
 
 def whole(tensor: Tensor) -> Tensor:
