@@ -94,11 +94,14 @@ def is_complete(name: str, points: Sequence[Point]) -> bool:
     return max(each["size"] for each in points) >= JOBS[name].sizes[-1]
 
 
-def is_expected(name: str, points: Sequence[Point]) -> bool:
-    """Whether time and memory grow no more than was expected before the runs."""
-    job = JOBS[name]
-    times = ("linear",) if job.time == "linear" else ("linear", "below linear")
-    return time_verdict(points) in times and (job.memory == "grows" or memory_verdict(points) == "flat")
+def against_expected(name: str, points: Sequence[Point]) -> str:
+    """Whether time or memory grows more or less than was expected before the runs, or both as expected."""
+    job, time, memory = JOBS[name], time_verdict(points), memory_verdict(points)
+    if time == "above linear" or (memory, job.memory) == ("grows", "flat"):
+        return "more"
+    if (time, job.time) == ("below linear", "linear") or (memory, job.memory) == ("flat", "grows"):
+        return "less"
+    return "as expected"
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -119,7 +122,7 @@ def mebibytes(value: float) -> str:
 
 def verdict(found: str, expected: str) -> str:
     """A verdict; beside it what was expected, if that is something else."""
-    fine = found == expected or (expected == "at most linear" and found == "below linear")
+    fine = found == expected or (expected == "at most linear" and found != "above linear")
     return found if fine else f"**{found}** (expected: {expected})"
 
 
@@ -176,11 +179,15 @@ def markdown(results: Mapping[str, Sequence[Point]], pictures: Mapping[str, str]
     """All groups, each with its picture."""
     fitted = {name: points for group in GROUPS for name, points in of_group(results, group).items()}
     complete = [name for name, points in fitted.items() if is_complete(name, points)]
-    others = [name for name in complete if not is_expected(name, fitted[name])]
-    text = f"{len(complete) - len(others)} of {len(complete)} jobs grow as expected"
-    text += f"; not so: {', '.join(others)}" if others else ""
-    left = [name for name in fitted if name not in complete]
-    yield f"{text}. No verdict, since larger sizes are not measured yet: {', '.join(left)}." if left else f"{text}."
+    names: dict[str, list[str]] = {}
+    for name in complete:
+        names.setdefault(against_expected(name, fitted[name]), []).append(name)
+    text = f"{len(names.get('as expected', []))} of {len(complete)} jobs grow as expected"
+    for degree in ("more", "less"):
+        if degree in names:
+            text += f"; {degree}: {', '.join(f'`{name}`' for name in names[degree])}"
+    left = ", ".join(f"`{name}`" for name in fitted if name not in complete)
+    yield f"{text}. No verdict, since larger sizes are not measured yet: {left}." if left else f"{text}."
     for group, title in GROUPS.items():
         if not of_group(results, group):
             continue
