@@ -151,6 +151,8 @@ def test_bad_input_is_refused(model: Model, tmp_path: Path) -> None:
         polyseme.uses("broke", model=model, source=TEXTS, layer=9)
     with pytest.raises(InputError, match=r"does not occur in the sentence 'Dawn came\.'"):
         polyseme.uses("broke", model=model, sentence="Dawn came.")
+    with pytest.raises(InputError, match=r"'broke off' does not occur in .* Name a single word\."):
+        polyseme.uses("broke off", model=model, sentence="He broke off.")
     with pytest.raises(OptionError, match="Name texts with --in"):
         polyseme.uses("broke", model=model)
     with pytest.raises(OptionError, match="leave out index and static"):

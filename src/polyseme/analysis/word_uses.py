@@ -147,7 +147,8 @@ def _use_in_sentence(word: str, sentence: str) -> Place:
     for position, each in enumerate(document.words):
         if form(each) == form(word):
             return document, position
-    raise InputError(f"The word {word!r} does not occur in the sentence {sentence!r}. Give a sentence with its form.")
+    advice = "Give a sentence with its form." if len(make_document(word).words) == 1 else "Name a single word."
+    raise InputError(f"The word {word!r} does not occur in the sentence {sentence!r}. {advice}")
 
 
 def _use(document: Document, position: int) -> Use:
