@@ -43,11 +43,17 @@ def about(run: Path) -> dict[str, Any]:
     return content
 
 
+def count_cpu_time(patch: pytest.MonkeyPatch) -> None:
+    """Seconds are then those of this process alone, so that other work on the machine does not use up a budget."""
+    patch.setattr(time, "perf_counter", time.process_time)
+
+
 @pytest.fixture(scope="module")
 def hurried(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose trial took steps to be much faster than they are."""
     run = tmp_path_factory.mktemp("runs") / "hurried"
     with pytest.MonkeyPatch.context() as patch:
+        count_cpu_time(patch)
         patch.setattr(Pretraining, "trial", lambda self, **_: Timing((0.0004,), 0.0))
         polyseme.pretrain(corpus, output=run, **{**SMALL, "budget": BUDGET})
     return run
@@ -89,6 +95,7 @@ def test_a_run_that_stops_before_its_correction_is_corrected_later(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the steps of the slice that gets there, and by what all slices together have left."""
+    count_cpu_time(monkeypatch)
     monkeypatch.setattr(Pretraining, "trial", lambda self, **_: Timing((0.0004,), 0.0))
     paused = polyseme.pretrain(corpus, output=tmp_path / "run", **{**SMALL, "budget": BUDGET}, stop_after="0.001s")
     assert isinstance(paused, PausedRun)
