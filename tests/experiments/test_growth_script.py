@@ -76,7 +76,7 @@ def test_the_table_fills_the_page(
     text = page.read_text(encoding="utf-8")
     assert (text[:7], text[-5:]) == ("before\n", "after")
     assert (
-        "3 of 4 jobs grow as expected; not so: corpus. No verdict, since larger sizes are not measured yet: score.\n"
+        "3 of 4 jobs grow as expected; more: `corpus`. No verdict, since larger sizes are not measured yet: `score`.\n"
         in text
     )
     assert "| embed | 1,000 … 1,000,000 rows | 2,000 s per call | 1.00 | linear | 450 | 340 | 0 | flat |" in text

@@ -247,7 +247,7 @@ def test_the_worst_errors_of_many_are_counted_and_say_how_sure_the_model_was() -
     assert [each["probability"] for each in found.worst] == shares[24:4:-1]
     page = page_of(dataclasses.replace(fitted("classify").report, errors=found))
     assert "Worst errors (20 of 25)" in page
-    assert "at 75.0 %" in page
+    assert "at 75.0%" in page
 
 
 @pytest.mark.parametrize(

@@ -133,13 +133,14 @@ def test_hostile_text_is_only_text(hostile: str) -> None:
     given = [colored(hostile, chosen=0), ColoredText(hostile, [Word(hostile, 0, len(hostile))], [0.5])]
     found = read(*given, use=Keyword(hostile, hostile, hostile), more=hostile, note=hostile)
     assert found.is_harmless
-    shown = with_ended_directions(re.sub("[\x00-\x08\x0b-\x1f]", "\ufffd", hostile))
+    shown = with_ended_directions(re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f]", "\ufffd", hostile))
     assert found.paragraphs == [shown.strip(), shown]
     assert found.text.count(shown) >= 6
 
 
 @given(st.lists(st.text(max_size=40), max_size=4))
 @example(["\u202eoff \u2067on\u2069.", "\u202c"])
+@example(["a\rb"])
 def test_any_text_comes_out_as_it_went_in(texts: list[str]) -> None:
     found = read(*map(colored, texts))
     assert found.is_harmless
@@ -157,7 +158,7 @@ def _between(text: str) -> str:
     """From the first word of a text to its last; what a page cannot hold is replaced."""
     words = split_words(text)
     inner = text[words[0].start : words[-1].end] if words else ""
-    return re.sub("[\x00-\x08\x0b-\x1f\ud800-\udfff]", "\ufffd", inner)
+    return re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]", "\ufffd", inner)
 
 
 def test_nothing_is_fetched() -> None:
