@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import polyseme
@@ -36,8 +37,11 @@ def command(as_json: bool, **settings: Any) -> int:
     if as_json:
         print_json([each.to_json() for each in reports], indent=2)
     elif settings["name"] is None:
-        print_table([each.row() for each in reports], header=reports.table().header)
-        print_text("\nOf one claim, what is run and what would refute it: polyseme claims NAME --show")
+        rows = [(each.claim.name, each.verdict, each.claim.text) for each in reports]
+        print_table(rows, header=("claim", "verdict", "what is claimed"), wraps=True)
+        verdicts = Counter(each.verdict.removesuffix(" (small)") for each in reports)
+        print_text(f"\n{len(reports)} claims: {', '.join(f'{n} {verdict}' for verdict, n in verdicts.most_common())}.")
+        print_text("The source of a claim, what is run and what would refute it: polyseme claims NAME --show")
     else:
         print_text("\n\n".join("\n".join(each.lines()) for each in reports))
     return UNFINISHED if any(each.message for each in reports) else 0

@@ -6,7 +6,9 @@ after half a minute. Tables are neither cut nor wrapped, and in a pipe there is 
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -35,6 +37,8 @@ FIRST_LINE = 30.0
 BETWEEN_LINES = 60.0
 """Seconds between two; more as the work goes on: a tenth of the time that has passed."""
 GAP = "  "
+NARROWEST = 30
+"""Columns that a wrapped cell has at least."""
 CONTEXT = 40
 """Characters on each side of a word."""
 
@@ -285,17 +289,22 @@ def print_cost(cost: str, output: str | None) -> None:
     print_text(f"{'' if output is None else f'{visible(output, one_line=True)}: '}{cost}", err=True)
 
 
-def print_table(rows: Iterable[Sequence[str]], *, header: Sequence[str] | None = None) -> None:
-    """Print rows of cells under each other; a header is bold on a terminal."""
+def print_table(rows: Iterable[Sequence[str]], *, header: Sequence[str] | None = None, wraps: bool = False) -> None:
+    """Print rows of cells under each other; a header is bold on a terminal, where long last cells may be wrapped."""
     from rich.cells import cell_len  # how many columns a cell takes on a terminal: some letters take two, some none
 
     cells = [*([header] if header is not None else []), *rows]
     lines = [[visible(cell, one_line=True) for cell in line] for line in cells]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    margin = sum(widths[:-1]) + len(GAP) * len(widths[:-1])
+    room = shutil.get_terminal_size().columns - margin if wraps and sys.stdout.isatty() else None
     for number, line in enumerate(lines):
-        padded = [cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)]
-        text = GAP.join(padded).rstrip()
+        first, *others = [line[-1]] if room is None else textwrap.wrap(line[-1], max(room, NARROWEST)) or [""]
+        cells_of_line = zip([*line[:-1], first], widths, strict=True)
+        text = GAP.join(cell + " " * (width - cell_len(cell)) for cell, width in cells_of_line).rstrip()
         print_text(Bold(text) if number == 0 and header is not None else text)
+        for other in others:
+            print_text(" " * margin + other)
 
 
 def print_uses(lines: Sequence[tuple[str, Use]]) -> None:

@@ -12,6 +12,7 @@ r"""Plain text in: one text per line, UTF-8 to the letter, with the place of eac
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -116,7 +117,7 @@ def _lines(source: Source, with_ends: bool, bad: BadRows | None, longest: int) -
 
 def _raw_lines(source: Source, longest: int) -> Iterator[bytes]:
     """The lines as bytes; of one that is longer, its beginning."""
-    readline, most = source.stream.readline, longest + 1
+    readline, most = source.stream.readline, min(longest + 1, sys.maxsize)
     try:
         while raw := readline(most):
             yield raw
