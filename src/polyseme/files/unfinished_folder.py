@@ -25,6 +25,8 @@ SETTINGS = "settings.json"
 LOCK = "lock"
 FINISHING = "finishing"
 """Holds the name of the file or folder that is about to be renamed to the output."""
+_NO_FILE = "nothing"
+"""Its content where the output is written already."""
 MADE_BY = "polyseme"
 """The key of a record that says what polyseme has begun in a folder."""
 
@@ -63,7 +65,9 @@ def unfinished_work(
             else:
                 remove(folder)
             raise
-        remove(folder)
+        with contextlib.suppress(OSError):
+            (folder / FINISHING).write_text(_NO_FILE, encoding="utf-8")
+        remove(folder)  # if this is cut short, `clear_up` removes the rest
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, nam
 from polyseme.datasets.suites import SUITES, Strategy, Suite, SuiteTask
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output, explained, parents_of, whole_file
-from polyseme.files.unfinished_folder import check_ours, discard, has_work, prepare, remove, unfinished_work
+from polyseme.files.unfinished_folder import check_ours, clear_up, discard, has_work, prepare, remove, unfinished_work
 from polyseme.json_reading import damage_reported, load_json
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
@@ -222,6 +222,7 @@ def _folder(
         return
     folder = Path(output)
     if folder.suffix in ENDINGS:
+        clear_up(output)
         check_output(output, force=force, inputs=inputs)
         with unfinished_work(output, settings, noun="table", force=force) as unfinished:
             yield unfinished

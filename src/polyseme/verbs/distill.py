@@ -18,7 +18,7 @@ from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import AnyPath, check_output
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.texts_on_disk import on_disk
-from polyseme.files.unfinished_folder import unfinished_work
+from polyseme.files.unfinished_folder import clear_up, unfinished_work
 from polyseme.heads.head_config import NAMES, HeadConfig
 from polyseme.metrics.task_metrics import measure
 from polyseme.model_folder import load_bundle, model_folder
@@ -151,6 +151,7 @@ def _on_task(options: DistillOptions, folder: str, card: Mapping[str, Any]) -> F
         files = [options.train, options.dev, options.test, options.sources]
         named = [name for file in files if file is not None for name in names_of(inputs_of(file))]
         inputs = [folder, options.data, folder_of(options.student), *named]
+        clear_up(options.output)
         check_output(options.output, force=options.force, kind="folder", inputs=inputs, marks=["polyseme.json"])
     teaching = TaskTeaching(
         teacher=load_task_model(folder),

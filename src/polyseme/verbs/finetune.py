@@ -22,7 +22,7 @@ from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_folder
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.source_paths import Sources
-from polyseme.files.unfinished_folder import unfinished_work
+from polyseme.files.unfinished_folder import clear_up, unfinished_work
 from polyseme.model_folder import CARD, MEMBERS, load_bundle
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
@@ -64,6 +64,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
         paths = [each.path if isinstance(each, Model) else each for each in models]
         named = [name for file in files.values() if file is not None for name in names_of(inputs_of(file))]
         inputs = [*paths, options.data, *named, *folders_of(settings.inputs)]
+        clear_up(output)
         check_output(output, force=options.force, kind="folder", inputs=inputs, marks=["polyseme.json"])
     columns = options.values(TaskDataOptions)
     read = read_task(task, options.data, files, columns)
