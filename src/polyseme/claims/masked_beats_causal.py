@@ -20,5 +20,4 @@ CLAIM = Claim(
     minutes=30,
     small_minutes=45,
     small_lacks=SMALL_LACKS,
-    observed="experiments/objectives.py: recipes at equal budgets, scored by BLiMP and probes (docs: Pretraining).",
 )
