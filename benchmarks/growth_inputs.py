@@ -24,7 +24,7 @@ import numpy as np
 import polyseme
 from polyseme.files.vector_files import open_writer, read_provenance
 from polyseme.text.documents import to_document
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 
 WORDS_PER_ROW = 8
 QUERY = "The keys were [in] the drawer of the desk."
@@ -182,7 +182,7 @@ def write_vectors(path: Path, rows: Sequence[str], provenance: Mapping[str, Any]
     rng = np.random.default_rng(start)
     of_words: dict[str, Any] = {}
     with open_writer(path, provenance=provenance) as writer:
-        documents: list[Embedded] = []
+        documents: list[EmbeddedDocument] = []
         for number, row in enumerate(rows, start=start + 1):
             document = to_document(row.split(), number)
             for word in document.words:
@@ -193,7 +193,7 @@ def write_vectors(path: Path, rows: Sequence[str], provenance: Mapping[str, Any]
             vectors += rng.standard_normal(vectors.shape, dtype=np.float32)
             offsets = np.array([(word.start, word.end) for word in document.words])
             about = {"text": document.text, "words": document.words, "id": str(number)}
-            documents.append(Embedded(**about, offsets=offsets, vectors=vectors))
+            documents.append(EmbeddedDocument(**about, offsets=offsets, vectors=vectors))
             if len(documents) == ROWS_TOGETHER or number == start + len(rows):
                 writer.write(documents)
                 documents = []

@@ -16,7 +16,7 @@ from transformers.models.modernbert import modeling_modernbert
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from polyseme.bundle import Bundle, new_bundle
-from polyseme.convert.conversion_table import Found, read
+from polyseme.convert.conversion_table import CheckpointTensors, read
 from polyseme.convert.family import Family
 from polyseme.model_folder import put_weights
 from polyseme.types import Batch, States
@@ -29,7 +29,7 @@ class Pair:
 
     reference: Any
     ours: Bundle
-    found: Found
+    found: CheckpointTensors
 
 
 def reference_class(family: Family, architecture: str) -> Any:

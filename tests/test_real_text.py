@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import polyseme
 from polyseme.api import Model
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 
 Array = NDArray[Any]
 N_SENTENCES = 50
@@ -36,7 +36,7 @@ def minilm() -> Model:
 
 
 @pytest.fixture(scope="module")
-def together(minilm: Model, sentences: list[str]) -> list[Embedded]:
+def together(minilm: Model, sentences: list[str]) -> list[EmbeddedDocument]:
     """All sentences in one call, all layers."""
     return minilm.embed(sentences, layer="all")
 
@@ -72,7 +72,7 @@ def assert_same_layers(found: Array, wanted: Array) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCE * np.abs(theirs).max())
 
 
-def by_layer(documents: list[Embedded]) -> Array:
+def by_layer(documents: list[EmbeddedDocument]) -> Array:
     """[layers, words, D]"""
     return np.concatenate([each.vectors for each in documents]).transpose(1, 0, 2)
 
@@ -90,7 +90,7 @@ def test_every_layer_of_every_sentence_equals_the_reference(
 
 
 def test_word_vectors_are_the_reference_pooled_by_hand(
-    together: list[Embedded], expected: list[tuple[Array, Array, Array]]
+    together: list[EmbeddedDocument], expected: list[tuple[Array, Array, Array]]
 ) -> None:
     by_hand = []
     for embedded, (_, places, states) in zip(together, expected, strict=True):
@@ -104,12 +104,12 @@ def test_word_vectors_are_the_reference_pooled_by_hand(
 # --- same word, same context, same vector -----------------------------------------------------------------------------
 
 
-def test_alone_or_together(minilm: Model, sentences: list[str], together: list[Embedded]) -> None:
+def test_alone_or_together(minilm: Model, sentences: list[str], together: list[EmbeddedDocument]) -> None:
     alone = [minilm.embed(text, layer="all")[0] for text in sentences]
     assert_same_layers(by_layer(alone), by_layer(together))
 
 
-def test_in_any_order(minilm: Model, sentences: list[str], together: list[Embedded]) -> None:
+def test_in_any_order(minilm: Model, sentences: list[str], together: list[EmbeddedDocument]) -> None:
     order = random.Random(1).sample(range(N_SENTENCES), N_SENTENCES)
     shuffled = minilm.embed([sentences[place] for place in order], layer="all")
     back = sorted(zip(order, shuffled, strict=True), key=lambda pair: pair[0])
@@ -118,13 +118,13 @@ def test_in_any_order(minilm: Model, sentences: list[str], together: list[Embedd
 
 @pytest.mark.parametrize("batch_pieces", [1, 64, 10**9])
 def test_in_batches_of_any_size(
-    minilm: Model, sentences: list[str], together: list[Embedded], batch_pieces: int
+    minilm: Model, sentences: list[str], together: list[EmbeddedDocument], batch_pieces: int
 ) -> None:
     found = minilm.embed(sentences, layer="all", batch_pieces=batch_pieces)
     assert_same_layers(by_layer(found), by_layer(together))
 
 
-def test_among_strangers(minilm: Model, sentences: list[str], together: list[Embedded]) -> None:
+def test_among_strangers(minilm: Model, sentences: list[str], together: list[EmbeddedDocument]) -> None:
     """A long document and an empty one beside it change no sentence."""
     found = minilm.embed([" ".join(sentences * 2), *sentences[:20], ""], layer="all")
     assert len(found[0].words) > 1000

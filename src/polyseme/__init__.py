@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polyseme.errors import PolysemeError, PolysemeWarning
     from polyseme.files.vector_files import read_vectors
     from polyseme.transfer.task_folder import load_task_model
-    from polyseme.types import Document, Embedded, Word
+    from polyseme.types import Document, EmbeddedDocument, Word
     from polyseme.verbs.attention import attention, view_attention
     from polyseme.verbs.attribute import attribute
     from polyseme.verbs.benchmark import benchmark
@@ -102,7 +102,7 @@ _HOMES = {
     },
     **dict.fromkeys(("Model", "load"), "api"),
     **dict.fromkeys(("PolysemeError", "PolysemeWarning"), "errors"),
-    **dict.fromkeys(("Document", "Embedded", "Word"), "types"),
+    **dict.fromkeys(("Document", "EmbeddedDocument", "Word"), "types"),
     **dict.fromkeys(("StackedWordEncoder", "WordEncoder"), "word_encoder"),
     "attention_heads": "verbs.heads",
     "build_corpus": "verbs.corpus",
@@ -119,7 +119,7 @@ _HOMES = {
 
 __all__ = [
     "Document",
-    "Embedded",
+    "EmbeddedDocument",
     "Model",
     "PolysemeError",
     "PolysemeWarning",

@@ -14,7 +14,7 @@ from polyseme.convert.config_file import read_json
 from polyseme.convert.hub import find_model
 from polyseme.convert.sentence_transformers import MODEL_CARD
 from polyseme.embedding.decoder_stack import Stack
-from polyseme.embedding.flow import Carried, Embedder, warn_unread
+from polyseme.embedding.flow import CarriedMemory, Embedder, warn_unread
 from polyseme.embedding.piece_states import PieceStates, one_row, piece_states
 from polyseme.embedding.pooling import warn_wordless
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
@@ -22,7 +22,7 @@ from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.files.atomic import AnyPath
 from polyseme.files.in_memory import inputs_of
-from polyseme.filling.filled import Filled
+from polyseme.filling.filled import FilledMask
 from polyseme.filling.masked_pieces import fill_pieces
 from polyseme.model_card import card_by_precision, plain_card
 from polyseme.model_folder import CARD, OF_ENDS, OF_WRITING, load_bundle, model_folder, save_bundle
@@ -33,7 +33,7 @@ from polyseme.parts.device import find_device
 from polyseme.result_tables import ResultList
 from polyseme.shown_model import Card, card_of, short_number
 from polyseme.text.documents import string_to_document, to_documents
-from polyseme.types import Embedded, Tokenizer, documents_table
+from polyseme.types import EmbeddedDocument, Tokenizer, documents_table
 from polyseme.verb_options.evaluation_options import PredictTextsOptions
 from polyseme.verb_options.model_options import Dtype
 from polyseme.verb_options.text_options import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from polyseme.generating.language_model import LanguageModel
     from polyseme.generating.text_generator import TextGenerator
     from polyseme.scoring.scorer import Scorer
-    from polyseme.scoring.text_scores import Scored
+    from polyseme.scoring.text_scores import ScoredDocument
     from polyseme.tasks.predictions import Prediction
     from polyseme.transfer.task_model import TaskModel
 
@@ -100,7 +100,7 @@ class Model:
     # --- words --------------------------------------------------------------------------------------------------------
 
     @flat_method(EmbedTextsOptions)
-    def embed(self, options: EmbedTextsOptions) -> list[Embedded]:
+    def embed(self, options: EmbedTextsOptions) -> list[EmbeddedDocument]:
         """One vector for every word of every text, or with `per="text"` one per text.
 
         A text's vector is the mean of its words'. A sentence-transformers model computes it in its own way: by its
@@ -132,8 +132,8 @@ class Model:
         return Embedder(self.bundle, **values, precision=self.precision, inference=self._inference, carried=carried)
 
     @cached_property
-    def _carried(self) -> Carried:
-        return Carried()
+    def _carried(self) -> CarriedMemory:
+        return CarriedMemory()
 
     @cached_property
     def _inference(self) -> InferenceEncoder:
@@ -154,7 +154,7 @@ class Model:
         return piece_states(self.bundle, text, stack=stack, attentions=attentions)
 
     @flat_method(FillTextOptions)
-    def fill(self, options: FillTextOptions) -> list[Filled]:
+    def fill(self, options: FillTextOptions) -> list[FilledMask]:
         """What may be at each `[MASK]` of a text: the likeliest pieces, each mask by itself.
 
         With `whole_words`, words of one or more pieces, at several masks together; with `targets`, the given answers.
@@ -169,7 +169,7 @@ class Model:
         if not filling.by_words(options, fills_pieces=self._fills_pieces) and self._fills_pieces:
             output = self._output("masked", "fill masks")
             return fill_pieces(self.bundle, output, text, options.top)
-        result: list[Filled] = filling.fill_text(self.filler(options.hide), text, options)
+        result: list[FilledMask] = filling.fill_text(self.filler(options.hide), text, options)
         return result
 
     @property
@@ -210,7 +210,7 @@ class Model:
             return float(output.log_probs(pooled(states[:, 0])).exp()[0, 0])
 
     @flat_method(ScoreTextsOptions)
-    def score(self, options: ScoreTextsOptions) -> list[Scored]:
+    def score(self, options: ScoreTextsOptions) -> list[ScoredDocument]:
         """How likely every piece and every word of every text is: natural log-probabilities, and their totals.
 
         A causal model predicts each piece from those before it; a text longer than it reads goes in windows. A masked
@@ -224,7 +224,7 @@ class Model:
         documents = to_documents(options.texts)
         if options.marked:
             documents = [later("polyseme.text.marked_word").marked_span(document) for document in documents]
-        scores: list[Scored] = scorer(documents, sources=sources)
+        scores: list[ScoredDocument] = scorer(documents, sources=sources)
         scorer.warn()
         return ResultList(scores, later("polyseme.scoring.text_scores").scores_table)
 

@@ -22,7 +22,7 @@ from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, PolysemeWarning, nearest
 from polyseme.files.rows import Place, Row
 from polyseme.options import flat_method, option
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 from polyseme.verb_options.model_options import ComputeOptions, LayerOptions
 from polyseme.verb_options.word_options import PerOptions
 
@@ -92,7 +92,7 @@ class EmbedBatches:
         """[D], or [layers, D]."""
         return self.embedder.shape
 
-    def _embed(self, contents: list[Any]) -> list[Embedded]:
+    def _embed(self, contents: list[Any]) -> list[EmbeddedDocument]:
         documents, n_null = [], 0
         for number, content in enumerate(contents, start=1):
             place = Place(f"column {self.options.field!r}", number, "row")
@@ -107,7 +107,7 @@ class EmbedBatches:
             warnings.warn(f"{texts} null and read as empty.", PolysemeWarning, stacklevel=3)
         return self.embedder(documents)
 
-    def _columns(self, embedded: list[Embedded]) -> dict[str, pa.Array]:
+    def _columns(self, embedded: list[EmbeddedDocument]) -> dict[str, pa.Array]:
         vectors = _to_lists([document.vectors for document in embedded], self.width)
         if self.options.per == "text":
             return {"vector": vectors}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.config import EncoderConfig
 from polyseme.convert.config_file import read_json, write_json
-from polyseme.convert.conversion_table import Found, read, write
+from polyseme.convert.conversion_table import CheckpointTensors, read, write
 from polyseme.convert.families import family_of, is_model_file
 from polyseme.convert.family import Family
 from polyseme.convert.int8_weights import QUANTIZED, SETTING, holds_int8, restore, rounded, take_scales
@@ -116,7 +116,7 @@ def _possible_sizes(where: str) -> Iterator[None]:
         ) from None
 
 
-def _warn_of_foreign(converted: Found, path: Path) -> None:
+def _warn_of_foreign(converted: CheckpointTensors, path: Path) -> None:
     if converted.left_out:
         warnings.warn(
             f"{path} also holds a task layer of another library ({', '.join(converted.left_out)}); it is left out.",

@@ -93,7 +93,7 @@ class Document:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Embedded(Document):
+class EmbeddedDocument(Document):
     """A document with one vector for each of its words: what `embed` returns."""
 
     offsets: NDArray[np.int64]
@@ -110,7 +110,7 @@ class Embedded(Document):
         return html
 
 
-def documents_table(documents: Sequence[Embedded]) -> Table:
+def documents_table(documents: Sequence[EmbeddedDocument]) -> Table:
     """Documents with vectors, one row each."""
     shape = "×".join(map(str, documents[0].vectors.shape[1:])) if documents else ""
     n_vectors = sum(len(each.vectors) for each in documents)
@@ -137,7 +137,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Framed:
+class FramedRow:
     """One row as an encoder reads it, with specials."""
 
     ids: NDArray[np.int64]
@@ -179,7 +179,7 @@ class Tokenizer(Protocol):
     def encode_with_masks(self, text: str) -> Pieces:
         """Raw text in which masks are written out as `[MASK]`; the words of the result are the masks."""
 
-    def frame(self, ids: NDArray[np.int64], pair: NDArray[np.int64] | None = None) -> Framed: ...
+    def frame(self, ids: NDArray[np.int64], pair: NDArray[np.int64] | None = None) -> FramedRow: ...
 
     def pieces(self, ids: Sequence[int]) -> list[str]: ...
 

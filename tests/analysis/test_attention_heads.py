@@ -18,7 +18,7 @@ from cli.commands import Refuse
 from cli.conftest import refuse, run  # noqa: F401 - fixtures
 from polyseme.analysis.attention_heads import AttentionHeads, find_heads, paired_error
 from polyseme.analysis.dependency_trees import Tree, Treebank, read_trees
-from polyseme.analysis.head_counts import Followed, relation_counts
+from polyseme.analysis.head_counts import HeadTarget, relation_counts
 from polyseme.analysis.word_attention import SentenceAttention, from_words, piece_membership, to_words
 from polyseme.api import Model
 from polyseme.pruning.head_removal import AttentionPlace, HeadPlace, without_heads
@@ -106,7 +106,7 @@ class Plain:
                 entropy[place, i] = np.mean([-sum(w * np.log(w) for w in row if w > 0) for row in rows])
         return between, special, entropy
 
-    def answers(self, trees: Sequence[Tree], key: Followed) -> Iterator[tuple[int, set[int], list[int]]]:
+    def answers(self, trees: Sequence[Tree], key: HeadTarget) -> Iterator[tuple[int, set[int], list[int]]]:
         """A word, those that the relation leads to, and the most attended word of each head."""
         for tree in trees:
             targets: dict[int, set[int]] = {}
@@ -130,7 +130,7 @@ def test_heads_and_offsets_equal_a_plain_loop(
     plain = Plain(bert, tmp_path / "model")
     assert len(found.relations) == 10
     for each in found.relations:
-        key = Followed(each.relation, each.direction)
+        key = HeadTarget(each.relation, each.direction)
         train = list(plain.answers(treebank.train, key))
         right = np.array([[word in targets for word in most] for _, targets, most in train]).mean(0)
         best = int(right.argmax())

@@ -18,7 +18,7 @@ from polyseme.analysis.moments import CrossMoments, Directions, explained_by_fir
 from polyseme.analysis.use_sample import UseSample
 from polyseme.api import Model
 from polyseme.errors import InputError, ModelError, OptionError
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 from tiny_models import tiny_model
 
 Array = NDArray[Any]
@@ -57,7 +57,7 @@ def cka_at_once(first: Array, second: Array) -> float:
     return float(np.trace(one @ other) / np.sqrt(np.trace(one @ one) * np.trace(other @ other)))
 
 
-def doubles(documents: list[Embedded]) -> list[Array]:
+def doubles(documents: list[EmbeddedDocument]) -> list[Array]:
     return [each.vectors.astype(np.float64) for each in documents]
 
 

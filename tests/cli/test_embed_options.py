@@ -24,7 +24,7 @@ TREEBANK = """# sent_id = one
 """
 
 
-def embedded(run: Run, model: Path, output: Path, *given: Any) -> list[polyseme.Embedded]:
+def embedded(run: Run, model: Path, output: Path, *given: Any) -> list[polyseme.EmbeddedDocument]:
     ended = run("embed", *given, "-m", model, "-o", output, "--device", "cpu")
     assert ended.code == 0, ended.err
     return list(polyseme.read_vectors(output))

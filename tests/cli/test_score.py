@@ -16,7 +16,7 @@ import pytest
 
 import polyseme
 from cli.commands import Refuse, Run
-from polyseme.scoring.text_scores import Scored
+from polyseme.scoring.text_scores import ScoredDocument
 from tiny_models import tiny_model
 
 HOSTILE = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \"'><b>broke</b>"
@@ -30,11 +30,11 @@ def essay(tmp_path: Path) -> Path:
     return file
 
 
-def expected(model: Path) -> list[Scored]:
+def expected(model: Path) -> list[ScoredDocument]:
     return polyseme.load(model, device="cpu").score(LINES)
 
 
-def by_word(scored: list[Scored]) -> list[tuple[str, str, int, int]]:
+def by_word(scored: list[ScoredDocument]) -> list[tuple[str, str, int, int]]:
     return [
         (str(number), str(word), word.start, word.end)
         for number, each in enumerate(scored, start=1)

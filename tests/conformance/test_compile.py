@@ -14,7 +14,7 @@ from polyseme.convert.family import Family
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
-from polyseme.parts.masks import Order
+from polyseme.parts.masks import FactorizationOrder
 from polyseme.types import Batch
 from references import assert_close, ragged_batch, real
 
@@ -116,7 +116,7 @@ def test_two_streams_with_memory(backend: str) -> None:
     fast = compiled(encoder, backend)
     generator = torch.Generator().manual_seed(2)
     before, batch = (ragged_batch(ANY_ORDER, seed=seed, lengths=(8, 5, 8)) for seed in range(2))
-    batch.mask = Order(torch.stack([torch.randperm(8, generator=generator) for _ in range(3)]))
+    batch.mask = FactorizationOrder(torch.stack([torch.randperm(8, generator=generator) for _ in range(3)]))
     batch.targets = torch.tensor([[7, 0], [4, -1], [3, 2]])
     with torch.no_grad():
         memory = encoder(before, memory=encoder.new_memory(3)).memory

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from conformance.cases import REFERENCED, family_name
-from polyseme.convert.conversion_table import Found, Rule, Table, read, write
+from polyseme.convert.conversion_table import CheckpointTensors, Rule, Table, read, write
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.convert.tensor_transforms import SAME
@@ -31,11 +31,11 @@ def checkpoint(family: Family) -> dict[str, Tensor]:
     return weights
 
 
-def read_by(family: Family, weights: dict[str, Tensor]) -> Found:
+def read_by(family: Family, weights: dict[str, Tensor]) -> CheckpointTensors:
     return read(family.table(family.tiny(), True), weights, "the checkpoint")
 
 
-def assert_same_reading(family: Family, found: Found, weights: dict[str, Tensor]) -> None:
+def assert_same_reading(family: Family, found: CheckpointTensors, weights: dict[str, Tensor]) -> None:
     expected = read_by(family, weights)
     assert found.outputs == expected.outputs
     assert found.tensors.keys() == expected.tensors.keys()

@@ -19,7 +19,7 @@ from convert.two_stacks import PRECISIONS, assert_same_gradients
 from polyseme.bundle import count_parameters
 from polyseme.convert.xlnet import FAMILY, read_config, write_config
 from polyseme.errors import ModelError
-from polyseme.parts.masks import Order
+from polyseme.parts.masks import FactorizationOrder
 from polyseme.recipes.published_sizes import SIZES
 from polyseme.text.documents import make_document
 from polyseme.text.tokenizer_files import load_tokenizer
@@ -42,11 +42,11 @@ def drawn(generator: torch.Generator, lengths: tuple[int, ...], n_targets: int) 
         rank[row, :length] = torch.randperm(length, generator=generator)
         last = rank[row, :length].argsort()[1:][-n_targets:]  # the first in the order sees nothing
         targets[row, : len(last)] = last
-    return dataclasses.replace(batch, mask=Order(rank), targets=targets)
+    return dataclasses.replace(batch, mask=FactorizationOrder(rank), targets=targets)
 
 
 def their_inputs(batch: Batch, dtype: torch.dtype) -> dict[str, Tensor]:
-    assert isinstance(batch.mask, Order)
+    assert isinstance(batch.mask, FactorizationOrder)
     assert batch.targets is not None
     rank = batch.mask.rank
     return {

@@ -22,7 +22,7 @@ from polyseme.embedding.flow import Embedder
 from polyseme.embedding.text_pooling import TextSums
 from polyseme.errors import ModelError, OptionError, PolysemeWarning
 from polyseme.text.documents import make_document
-from polyseme.types import Document, Embedded, Pieces, Word
+from polyseme.types import Document, EmbeddedDocument, Pieces, Word
 from text.samples import texts, words
 from tiny_models import TEXT, tiny_model
 
@@ -93,7 +93,7 @@ def assert_same_vectors(found: Array, expected: Array) -> None:
         np.testing.assert_allclose(found[:, layer], expected[:, layer], rtol=0, atol=TOLERANCE * largest)
 
 
-def flat(documents: list[Embedded]) -> Array:
+def flat(documents: list[EmbeddedDocument]) -> Array:
     return np.concatenate([each.vectors for each in documents])
 
 

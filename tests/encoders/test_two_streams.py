@@ -17,7 +17,7 @@ from polyseme.convert.tensor_transforms import TRANSPOSE, Chain, Stack, reshape
 from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
-from polyseme.parts.masks import Given, Order
+from polyseme.parts.masks import FactorizationOrder, MatrixMask
 from polyseme.parts.memory_and_cache import Segments
 from polyseme.types import Batch
 from references import assert_close
@@ -113,7 +113,7 @@ def drawn(generator: torch.Generator, lengths: tuple[int, ...], n_targets: int, 
         torch.randint(0, CONFIG.n_pieces, shape, generator=generator),
         None if min(lengths) == longest else torch.tensor(lengths),
         torch.randint(0, 2, shape, generator=generator) if segments else None,
-        mask=Order(rank),
+        mask=FactorizationOrder(rank),
         targets=targets,
     )
     return Row(batch, rank, targets)
@@ -226,7 +226,7 @@ def test_a_content_stream_sees_itself_under_any_mask(eager: bool) -> None:
             target_mapping=F.one_hot(targets, 7).double(),
             output_hidden_states=True,
         )
-        states = ours(Batch(pieces, mask=Given(visible), targets=targets))
+        states = ours(Batch(pieces, mask=MatrixMask(visible), targets=targets))
     seeing = visible.any(dim=-1)
     assert not seeing.all()
     for number in range(CONFIG.n_layers + 1):
@@ -292,7 +292,12 @@ QUERY = [".xxx", "..x.", "....", ".xx."]
 
 def in_order(pieces: Tensor) -> Batch:
     rows = len(pieces)
-    return Batch(pieces, segments=pieces % 2, mask=Order(RANK.repeat(rows, 1)), targets=torch.arange(4).repeat(rows, 1))
+    return Batch(
+        pieces,
+        segments=pieces % 2,
+        mask=FactorizationOrder(RANK.repeat(rows, 1)),
+        targets=torch.arange(4).repeat(rows, 1),
+    )
 
 
 @pytest.mark.parametrize("layer", [1, 2, 3])

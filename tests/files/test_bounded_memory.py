@@ -39,12 +39,12 @@ WRITE = """
 import resource, sys
 import numpy as np
 from polyseme.files.vector_files import open_writer, read_vectors
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 words = [Word("a", 0, 1)] * 50
 vectors = np.random.default_rng(0).standard_normal((50, 384)).astype(np.float32)
-chunk = [Embedded(text="a", words=words, offsets=np.zeros((50, 2), np.int64), vectors=vectors)] * 50
+chunk = [EmbeddedDocument(text="a", words=words, offsets=np.zeros((50, 2), np.int64), vectors=vectors)] * 50
 with open_writer(sys.argv[1]) as writer:
     for number in range(40):
         writer.write(chunk)

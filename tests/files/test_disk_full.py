@@ -14,17 +14,17 @@ import pytest
 from polyseme.errors import OutputError
 from polyseme.files.atomic import check_output
 from polyseme.files.vector_files import FORMATS, open_writer
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 every_format = pytest.mark.parametrize("suffix", sorted(FORMATS))
 
 
-def large(n_words: int = 3000) -> Embedded:
+def large(n_words: int = 3000) -> EmbeddedDocument:
     """Some 3 MB of vectors."""
     numbers = np.random.default_rng(0).standard_normal((n_words, 256)).astype(np.float32)
     starts = np.arange(n_words, dtype=np.int64) * 2
     words = [Word("a", int(start), int(start) + 1) for start in starts]
-    return Embedded(
+    return EmbeddedDocument(
         text="a " * n_words, words=words, id="1", offsets=np.stack([starts, starts + 1], axis=1), vectors=numbers
     )
 

@@ -17,15 +17,15 @@ import pytest
 from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.vector_files import FORMATS, Fitter, open_writer, opened, read_vectors
 from polyseme.files.vectors_long import check_numbers, long_format
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 every_format = pytest.mark.parametrize("suffix", sorted(FORMATS))
 
 
-def document(name: str, words: list[str], /, **fields: Any) -> Embedded:
+def document(name: str, words: list[str], /, **fields: Any) -> EmbeddedDocument:
     ends = np.cumsum([len(word) + 1 for word in words], dtype=np.int64) - 1
     starts = ends - np.array([len(word) for word in words], np.int64)
-    return Embedded(
+    return EmbeddedDocument(
         text=" ".join(words),
         words=[Word(word, int(a), int(b)) for word, a, b in zip(words, starts, ends, strict=True)],
         id=name,
@@ -35,7 +35,7 @@ def document(name: str, words: list[str], /, **fields: Any) -> Embedded:
     )
 
 
-def written(path: Path, *chunks: list[Embedded]) -> Path:
+def written(path: Path, *chunks: list[EmbeddedDocument]) -> Path:
     with open_writer(path) as writer:
         for chunk in chunks:
             writer.write(chunk)
@@ -140,7 +140,7 @@ SENTENCES = [
 ]
 
 
-def long(path: Path, *chunks: list[Embedded], columns: tuple[str, ...] = (), per: Any = "word") -> Path:
+def long(path: Path, *chunks: list[EmbeddedDocument], columns: tuple[str, ...] = (), per: Any = "word") -> Path:
     fitter = Fitter(per=per)
     with opened(path, long_format(path, columns), fitter, force=False, provenance={"model": "m"}, per=per) as writer:
         for chunk in chunks:
@@ -186,9 +186,11 @@ def test_columns_are_chosen(tmp_path: Path, suffix: str) -> None:
 
 
 def test_all_layers_and_one_vector_per_text(tmp_path: Path) -> None:
-    layers = Embedded(**{**vars(SENTENCES[0]), "vectors": np.ones((3, 2, 2), np.float32)})
+    layers = EmbeddedDocument(**{**vars(SENTENCES[0]), "vectors": np.ones((3, 2, 2), np.float32)})
     assert pl.read_csv(long(tmp_path / "out.csv", [layers])).columns[-4:] == ["v0_0", "v0_1", "v1_0", "v1_1"]
-    texts = [Embedded(**{**vars(each), "words": [], "vectors": np.full((1, 2), 3, np.float32)}) for each in SENTENCES]
+    texts = [
+        EmbeddedDocument(**{**vars(each), "words": [], "vectors": np.full((1, 2), 3, np.float32)}) for each in SENTENCES
+    ]
     path = long(tmp_path / "texts.csv", texts, per="text")
     with path.open(newline="") as file:
         rows = list(csv.reader(file))

@@ -19,7 +19,7 @@ import torch
 from polyseme.errors import OptionError, OutputError, PolysemeWarning
 from polyseme.files import vectors_hdf5 as hdf5
 from polyseme.files.vector_files import FORMATS, Per, Store, open_writer, read_vectors
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 ABOUT = {"model": "a model", "layer": "-1"}
 TEXTS = (["The", "bank", "broke"], [], ["日本", "naïve\0"])
@@ -33,7 +33,7 @@ IN_PARQUET = [{"stars": "4", "who": "Zoë"}, {"stars": None, "who": ""}, {"stars
 every_format = pytest.mark.parametrize("suffix", sorted(FORMATS))
 
 
-def documents(per: Per = "word", shape: tuple[int, ...] = (4,), *, fields: bool = True) -> list[Embedded]:
+def documents(per: Per = "word", shape: tuple[int, ...] = (4,), *, fields: bool = True) -> list[EmbeddedDocument]:
     rng = np.random.default_rng(7)
     made = []
     for number, texts in enumerate(TEXTS):
@@ -43,7 +43,7 @@ def documents(per: Per = "word", shape: tuple[int, ...] = (4,), *, fields: bool 
             at += len(word) + 1
         words = words if per == "word" else []
         made.append(
-            Embedded(
+            EmbeddedDocument(
                 text=" ".join(texts),
                 words=words,
                 id=f"t{number}",
@@ -55,7 +55,7 @@ def documents(per: Per = "word", shape: tuple[int, ...] = (4,), *, fields: bool 
     return made
 
 
-def write(path: Path, given: list[Embedded], per: Per = "word", store: Store | None = None) -> Path:
+def write(path: Path, given: list[EmbeddedDocument], per: Per = "word", store: Store | None = None) -> Path:
     with open_writer(path, provenance=ABOUT, per=per, store=store) as writer:
         writer.write(given[:2])
         writer.write(given[2:])

@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as arrays
 from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarning
 from polyseme.files import vectors_parquet as parquet
 from polyseme.files.vector_files import FORMATS, is_shard, open_writer, read_provenance, read_vectors
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 ABOUT = {"model": "a model ✓", "layer": -1, "pool": "mean"}
 every_format = pytest.mark.parametrize("suffix", sorted(FORMATS))
@@ -28,11 +28,11 @@ every_format = pytest.mark.parametrize("suffix", sorted(FORMATS))
 
 def embedded(
     words: Sequence[str], *, id: str = "1", shape: tuple[int, ...] = (4,), dtype: str = "float32", seed: int = 0
-) -> Embedded:
+) -> EmbeddedDocument:
     """Words joined by blanks, with random vectors."""
     ends = np.cumsum([len(word) + 1 for word in words], dtype=np.int64) - 1
     starts = ends - np.array([len(word) for word in words], np.int64)
-    return Embedded(
+    return EmbeddedDocument(
         text=" ".join(words),
         words=[Word(word, int(a), int(b)) for word, a, b in zip(words, starts, ends, strict=True)],
         id=id,
@@ -41,7 +41,7 @@ def embedded(
     )
 
 
-def assert_same(back: Sequence[Embedded], documents: Sequence[Embedded]) -> None:
+def assert_same(back: Sequence[EmbeddedDocument], documents: Sequence[EmbeddedDocument]) -> None:
     assert [document.id for document in back] == [document.id for document in documents]
     for ours, theirs in zip(back, documents, strict=True):
         assert ours.text == theirs.text
@@ -53,14 +53,14 @@ def assert_same(back: Sequence[Embedded], documents: Sequence[Embedded]) -> None
         np.testing.assert_array_equal(ours.vectors, theirs.vectors, strict=True)
 
 
-def write(path: Path, chunks: Iterable[Sequence[Embedded]], force: bool = False) -> Path:
+def write(path: Path, chunks: Iterable[Sequence[EmbeddedDocument]], force: bool = False) -> Path:
     with open_writer(path, provenance=ABOUT, force=force) as writer:
         for chunk in chunks:
             writer.write(chunk)
     return path
 
 
-SOME: tuple[list[Embedded], ...] = (
+SOME: tuple[list[EmbeddedDocument], ...] = (
     [embedded(["The", "bank", "broke", "."], id="1"), embedded([], id="2")],
     [embedded(["naïve", "日本", "👩‍👩‍👧", "x"], id="drei", seed=3)],
     [],
@@ -107,7 +107,7 @@ def test_any_documents_come_back(tmp_path_factory: pytest.TempPathFactory, data:
         id = id.encode("utf-8", "replace").decode()
         numbers = arrays.arrays(np.float32, (len(words), width), elements=st.floats(width=32))
         document = embedded(words, id=id, shape=(width,))
-        documents.append(Embedded(**{**vars(document), "vectors": data.draw(numbers)}))
+        documents.append(EmbeddedDocument(**{**vars(document), "vectors": data.draw(numbers)}))
     cut = data.draw(st.integers(0, len(documents)))
     for suffix in FORMATS:
         path = tmp_path_factory.getbasetemp() / f"any{suffix}"
@@ -124,7 +124,7 @@ def test_equal_documents_make_equal_files(tmp_path: Path, suffix: str) -> None:
 @every_format
 def test_vectors_need_not_lie_in_order_in_memory(tmp_path: Path, suffix: str) -> None:
     whole = embedded(["a", "b", "c"], shape=(6,))
-    strided = Embedded(**{**vars(whole), "vectors": np.asfortranarray(whole.vectors)[:, ::2]})
+    strided = EmbeddedDocument(**{**vars(whole), "vectors": np.asfortranarray(whole.vectors)[:, ::2]})
     assert_same(list(read_vectors(write(tmp_path / f"out{suffix}", [[strided]]))), [strided])
 
 
@@ -137,7 +137,7 @@ def test_arrays_that_come_back_can_be_changed(tmp_path: Path, suffix: str) -> No
 
 @every_format
 def test_nothing_is_left_when_the_work_fails(tmp_path: Path, suffix: str) -> None:
-    def chunks() -> Iterator[list[Embedded]]:
+    def chunks() -> Iterator[list[EmbeddedDocument]]:
         yield SOME[0]
         raise ZeroDivisionError
 
@@ -181,8 +181,8 @@ def test_documents_of_different_kinds_are_refused(tmp_path: Path, suffix: str) -
     for other, match in [
         (embedded(["a"], id="odd", shape=(5,)), r"'odd' are float32 of shape \(1, 5\).*before it"),
         (embedded(["a"], id="odd", dtype="float16"), "'odd' are float16"),
-        (Embedded(**{**vars(good), "words": good.words[:1]}), "1 words, 2 vectors"),
-        (Embedded(**{**vars(good), "offsets": good.offsets[:1]}), "one start and end"),
+        (EmbeddedDocument(**{**vars(good), "words": good.words[:1]}), "1 words, 2 vectors"),
+        (EmbeddedDocument(**{**vars(good), "offsets": good.offsets[:1]}), "one start and end"),
     ]:
         with pytest.raises(InputError, match=match):
             write(path, [[good, other]])

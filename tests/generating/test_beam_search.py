@@ -11,7 +11,7 @@ from generating.writing import before, for_the_reference, gpt2, language, prompt
 from polyseme.errors import OptionError
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
-from polyseme.generating.sequences import Written
+from polyseme.generating.sequences import GeneratedText
 from polyseme.verb_options.text_options import EarlyStopping
 
 MAX_NEW = 12
@@ -19,7 +19,7 @@ ENDS = (17, 36, 95)
 """Pieces that the small model writes often: each as the piece that ends a text."""
 
 
-def found(decoding: Decoding, end: int | None, rows: list[list[int]] | None = None) -> list[list[Written]]:
+def found(decoding: Decoding, end: int | None, rows: list[list[int]] | None = None) -> list[list[GeneratedText]]:
     model = language(step_by_step(gpt2(torch.float32).ours), end=end)
     return write_on(model, prompts() if rows is None else rows, decoding)
 

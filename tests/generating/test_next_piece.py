@@ -16,7 +16,7 @@ from polyseme.encoders.transformer import Transformer
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.generating.language_model import language_model
-from polyseme.generating.next_piece import PiecesSoFar, Rereading, StepByStep
+from polyseme.generating.next_piece import PiecesSoFar, RereadingSteps, StepByStep
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, NextPiece, States
@@ -117,8 +117,8 @@ def models() -> dict[str, tuple[NextPiece, NextPiece]]:
     return {
         "cache": (step_by_step(bundle, fast=False), rereading(bundle)),
         "cache, fast": (step_by_step(bundle), rereading(bundle)),
-        "state": (StepByStep(*loop), Rereading(*loop)),
-        "segment": (StepByStep(*segments), Rereading(*segments)),
+        "state": (StepByStep(*loop), RereadingSteps(*loop)),
+        "segment": (StepByStep(*segments), RereadingSteps(*segments)),
     }
 
 

@@ -11,7 +11,7 @@ from generating import two_sides, writing
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel
-from polyseme.generating.sampling import Shaping, narrowed
+from polyseme.generating.sampling import ScoreConstraints, narrowed
 from polyseme.generating.sequences import Lines
 
 MAX_NEW = 10
@@ -95,7 +95,7 @@ def test_pieces_are_drawn_by_the_numbers_of_the_reference(family: str) -> None:
         MAX_NEW,
         sources=None if family == "gpt2" else [row],
     )
-    shaping = Shaping(model, Decoding(max_new=MAX_NEW, temperature=0.8, top_k=20, **control))
+    shaping = ScoreConstraints(model, Decoding(max_new=MAX_NEW, temperature=0.8, top_k=20, **control))
     scores = lines.start()
     for step, expected in enumerate(theirs.scores):
         found = narrowed(shaping(scores, lines, step) / 0.8, 20, None)

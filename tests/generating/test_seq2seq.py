@@ -18,7 +18,7 @@ from polyseme.errors import ModelError
 from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel, language_model
-from polyseme.generating.sequences import Written
+from polyseme.generating.sequences import GeneratedText
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.text.documents import to_documents
 from polyseme.types import Batch, Pieces
@@ -31,7 +31,7 @@ ENDS = {"bart": (16, 10, 32), "t5": (47, 66, 3)}
 both = pytest.mark.parametrize("family", ["bart", "t5"])
 
 
-def written(model: LanguageModel, rows: list[list[int]], decoding: Decoding) -> list[list[Written]]:
+def written(model: LanguageModel, rows: list[list[int]], decoding: Decoding) -> list[list[GeneratedText]]:
     return write_on(model, [[] for _ in rows], decoding, sources=rows)
 
 

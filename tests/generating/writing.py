@@ -12,7 +12,7 @@ from torch import Tensor
 from polyseme.bundle import Bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.generating.language_model import LanguageModel
-from polyseme.generating.next_piece import Rereading, StepByStep
+from polyseme.generating.next_piece import RereadingSteps, StepByStep
 from polyseme.types import Batch, NextPiece
 from references import Pair, make_pair
 
@@ -34,8 +34,8 @@ def step_by_step(bundle: Bundle, *, fast: bool = True) -> StepByStep:
     return StepByStep(bundle.encoder, bundle.outputs["causal"], fast=fast)  # type: ignore[arg-type]
 
 
-def rereading(bundle: Bundle) -> Rereading:
-    return Rereading(bundle.encoder, bundle.outputs["causal"])  # type: ignore[arg-type]
+def rereading(bundle: Bundle) -> RereadingSteps:
+    return RereadingSteps(bundle.encoder, bundle.outputs["causal"])  # type: ignore[arg-type]
 
 
 def language(next_piece: NextPiece, *, end: int | None = None, **more: Any) -> LanguageModel:

@@ -18,7 +18,7 @@ from polyseme.corpus.random_keys import row_keys
 from polyseme.errors import ModelError, OptionError
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.permuted import Permuted, choose_in_windows, turns
-from polyseme.parts.masks import Order
+from polyseme.parts.masks import FactorizationOrder
 from polyseme.types import Batch, Rows
 from references import assert_close
 
@@ -42,7 +42,7 @@ def guesses(bundle: Bundle, pieces: Tensor, order: tuple[int, ...], targets: lis
     batch = Batch(
         pieces,
         segments=torch.zeros_like(pieces),
-        mask=Order(ranks.repeat(n_rows, 1)),
+        mask=FactorizationOrder(ranks.repeat(n_rows, 1)),
         targets=torch.tensor(targets).repeat(n_rows, 1),
     )
     states = bundle.encoder(batch, layers=[-1]).queries[2]
@@ -144,7 +144,7 @@ def test_the_loss_is_that_of_the_queries() -> None:
             batch = Batch(
                 torch.from_numpy(hidden[[row]]),
                 segments=arrays["segments"][[row]].long(),
-                mask=Order(arrays["ranks"][[row]].long()),
+                mask=FactorizationOrder(arrays["ranks"][[row]].long()),
                 targets=torch.tensor([[place]]),
             )
             state = nets.encoder(batch, layers=[-1]).queries[3][0]
@@ -168,7 +168,7 @@ def test_the_six_orders_of_the_rock_rules(order: tuple[int, ...]) -> None:
         def query(rows: Tensor, place: int = place) -> Tensor:
             ranks = torch.tensor([[order.index(each) for each in range(3)]]).repeat(len(rows), 1)
             targets = torch.full((len(rows), 1), place)
-            return bundle.encoder(Batch(rows, mask=Order(ranks), targets=targets)).queries[2]
+            return bundle.encoder(Batch(rows, mask=FactorizationOrder(ranks), targets=targets)).queries[2]
 
         before = order[: order.index(place)]
         assert drawing(who_sees_whom(query, ROCK, 40)) == ["".join("x" if k in before else "." for k in range(3))]
@@ -196,7 +196,7 @@ def test_one_stream_cannot_know_where_its_target_stands_and_two_can() -> None:
         ranks = torch.tensor([[order.index(place) for place in range(4)]])
         target = torch.tensor([[order[2]]])
         with torch.no_grad():
-            states = bundle.encoder(Batch(pieces, mask=Order(ranks), targets=target))
+            states = bundle.encoder(Batch(pieces, mask=FactorizationOrder(ranks), targets=target))
         found.append((states[-1][0, 3], states.queries[2][0, 0]))
     assert torch.equal(found[0][0], found[1][0])
     assert (found[0][1] - found[1][1]).abs().max() > 1e-2
@@ -251,10 +251,10 @@ def test_two_segments_with_memory_are_one_long_row_where_they_should_be() -> Non
     ranks.scatter_(1, places, torch.tensor([[2, 3], [3, 2]]))
     segments = torch.zeros_like(pieces)
     with torch.no_grad():
-        long = bundle.encoder(Batch(pieces, segments=segments, mask=Order(ranks), targets=places))
+        long = bundle.encoder(Batch(pieces, segments=segments, mask=FactorizationOrder(ranks), targets=places))
         first = bundle.encoder(Batch(pieces[:, :8], segments=segments[:, :8]), memory=bundle.encoder.new_memory(2))
         second = bundle.encoder(
-            Batch(pieces[:, 8:], segments=segments[:, 8:], mask=Order(ranks[:, 8:]), targets=places - 8),
+            Batch(pieces[:, 8:], segments=segments[:, 8:], mask=FactorizationOrder(ranks[:, 8:]), targets=places - 8),
             memory=first.memory,
         )
     for layer in range(1, 3):

@@ -262,7 +262,7 @@ class _Words:
     n_pieces, specials = 3, {"unknown": 0}
 
     def frame(self, ids: Any) -> Any:
-        return type("Framed", (), {"segments": np.zeros(0, np.int64), "offset": 0})
+        return type("FramedRow", (), {"segments": np.zeros(0, np.int64), "offset": 0})
 
 
 CORPUS_WORDS: Any = _Words()

@@ -11,7 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.parts.attention import Attention, attend_eagerly, attend_fast
-from polyseme.parts.masks import Band, Causal, Everything, Given, Order, Places, SameDocument, Seen, seen
+from polyseme.parts.masks import (
+    AllKeys,
+    Band,
+    Causal,
+    FactorizationOrder,
+    MatrixMask,
+    Places,
+    SameDocument,
+    VisibleKeys,
+    visible_keys,
+)
 from polyseme.parts.relative_positions import Distances, RelativeTerms
 from polyseme.types import Mask
 from references import assert_close
@@ -38,12 +48,16 @@ ROWS, PIECES, HELD = 3, 6, 2
 LENGTHS = torch.tensor([6, 3, 1])
 
 
-def eagerly(q: Tensor, k: Tensor, v: Tensor, scale: float, seen: Seen, added: Tensor | None = None) -> Tensor:
-    return attend_eagerly(q, k, v, scale=scale, seen=seen, added=added)[0]
+def eagerly(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, visible_keys: VisibleKeys, added: Tensor | None = None
+) -> Tensor:
+    return attend_eagerly(q, k, v, scale=scale, seen=visible_keys, added=added)[0]
 
 
-def fast(q: Tensor, k: Tensor, v: Tensor, scale: float, seen: Seen, added: Tensor | None = None) -> Tensor:
-    return attend_fast(q, k, v, scale=scale, seen=seen, added=added)
+def fast(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, visible_keys: VisibleKeys, added: Tensor | None = None
+) -> Tensor:
+    return attend_fast(q, k, v, scale=scale, seen=visible_keys, added=added)
 
 
 both_paths = pytest.mark.parametrize("attend", [eagerly, fast])
@@ -53,14 +67,14 @@ Attend = Callable[..., Tensor]
 @both_paths
 def test_golden_by_hand(attend: Attend) -> None:
     x = INPUTS[None, None]
-    attended = attend(x, x, x, 4**-0.5, Seen(None))
+    attended = attend(x, x, x, 4**-0.5, VisibleKeys(None))
     torch.testing.assert_close(attended[0, 0], ATTENDED, atol=PRINTED, rtol=0)
 
 
 @both_paths
 def test_golden_by_hand_of_one_query_over_other_keys(attend: Attend) -> None:
     query, keys = INPUTS[None, None, 2:], INPUTS[None, None, :2]
-    attended = attend(query, keys, keys, 4**-0.5, Seen(None))
+    attended = attend(query, keys, keys, 4**-0.5, VisibleKeys(None))
     torch.testing.assert_close(attended[0, 0], THIRD_OVER_THE_FIRST_TWO, atol=PRINTED, rtol=0)
 
 
@@ -70,8 +84,8 @@ def test_golden_by_hand_through_identity_projections(eager: bool) -> None:
     with torch.no_grad():
         attention.project.weight.copy_(torch.eye(4).repeat(3, 1))
         attention.output.weight.copy_(torch.eye(4))
-        over_itself, weights = attention(INPUTS[None], seen=Seen(None), eager=eager)
-        across, _ = attention(INPUTS[None, 2:], keys_from=INPUTS[None, :2], seen=Seen(None), eager=eager)
+        over_itself, weights = attention(INPUTS[None], seen=VisibleKeys(None), eager=eager)
+        across, _ = attention(INPUTS[None, 2:], keys_from=INPUTS[None, :2], seen=VisibleKeys(None), eager=eager)
     torch.testing.assert_close(over_itself[0], ATTENDED, atol=PRINTED, rtol=0)
     torch.testing.assert_close(across[0], THIRD_OVER_THE_FIRST_TWO, atol=PRINTED, rtol=0)
     assert (weights is not None) == eager
@@ -92,7 +106,7 @@ def test_a_query_that_sees_no_key_gets_zeros_and_no_gradient(
     allowed[1] = False  # the whole second row
     q, k, v = (torch.randn(2, 3, n, 8, dtype=dtype, requires_grad=True) for n in (4, 5, 5))
     bias = torch.randn(2, 3, 4, 5, dtype=dtype, requires_grad=True) if with_bias else None
-    attended = attend(q, k, v, 0.3, Seen(allowed), bias)
+    attended = attend(q, k, v, 0.3, VisibleKeys(allowed), bias)
     assert not attended[0, :, 1].any()
     assert not attended[1].any()
     assert attended[0, :, 0].all()
@@ -116,12 +130,12 @@ def drawn(*shape: int) -> Tensor:
 
 
 MASKS: dict[str, Mask] = {
-    "everything": Everything(),
+    "everything": AllKeys(),
     "causal": Causal(),
     "band": Band(2),
-    "order": Order(torch.tensor([[2, 0, 4, 1, 5, 3], [1, 2, 0, 3, 4, 5], [0, 1, 2, 3, 4, 5]])),
+    "order": FactorizationOrder(torch.tensor([[2, 0, 4, 1, 5, 3], [1, 2, 0, 3, 4, 5], [0, 1, 2, 3, 4, 5]])),
     "same document": SameDocument(torch.tensor([[0, 0, 1, 1, 1, 2], [0, 1, 1, 2, 2, 2], [0, 0, 0, 0, 0, 0]])),
-    "given": Given(torch.rand(ROWS, PIECES, PIECES, generator=torch.Generator().manual_seed(1)) < 0.5),
+    "given": MatrixMask(torch.rand(ROWS, PIECES, PIECES, generator=torch.Generator().manual_seed(1)) < 0.5),
 }
 
 
@@ -181,7 +195,7 @@ def test_the_paths_are_equal(mask: Mask, ragged: bool, held: int, extras: str) -
 
     found, gradients = [], []
     for eager in (True, False):
-        attended, _ = attention(x, keys_from=keys, seen=seen(mask, None, where), terms=positions, eager=eager)
+        attended, _ = attention(x, keys_from=keys, seen=visible_keys(mask, None, where), terms=positions, eager=eager)
         found.append(attended)
         gradients.append(torch.autograd.grad((weigh * attended).sum(), [x, keys, *attention.parameters()]))
     assert_close(found[1], found[0], 1e-13)
@@ -207,7 +221,7 @@ def test_relative_terms_are_what_the_formula_says() -> None:
     index = first[:, :, None] + torch.arange(n_keys)
     distances = Distances(table, first, n_keys, other_segment=other)
     with torch.no_grad():
-        _, weights = attention(x, keys_from=y, seen=Seen(None), terms=distances, eager=True)
+        _, weights = attention(x, keys_from=y, seen=VisibleKeys(None), terms=distances, eager=True)
         assert weights is not None
         for head in range(n_heads):
             part = slice(head * head_width, (head + 1) * head_width)
@@ -249,8 +263,8 @@ def test_dropout_falls_in_training_only(eager: bool) -> None:
     torch.manual_seed(0)
     attention = Attention(8, 2, 4, bias=True, output_bias=True, scale=0.5, dropout_rate=0.5)
     x = torch.randn(1, 6, 8)
-    first, second = (attention(x, seen=Seen(None), eager=eager)[0] for _ in range(2))
+    first, second = (attention(x, seen=VisibleKeys(None), eager=eager)[0] for _ in range(2))
     assert not torch.equal(first, second)
     attention.eval()
-    first, second = (attention(x, seen=Seen(None), eager=eager)[0] for _ in range(2))
+    first, second = (attention(x, seen=VisibleKeys(None), eager=eager)[0] for _ in range(2))
     assert torch.equal(first, second)

@@ -7,7 +7,17 @@ import torch
 from torch import Tensor
 
 from polyseme.errors import ModelError
-from polyseme.parts.masks import Band, Causal, Everything, Given, Order, Places, SameDocument, mask_named, seen
+from polyseme.parts.masks import (
+    AllKeys,
+    Band,
+    Causal,
+    FactorizationOrder,
+    MatrixMask,
+    Places,
+    SameDocument,
+    mask_named,
+    visible_keys,
+)
 from polyseme.types import Mask, Stream
 
 HERE = torch.arange(4)[None]
@@ -26,7 +36,7 @@ def drawn(mask: Mask, k: Tensor = HERE, stream: Stream = "self") -> list[str]:
 
 
 def test_everything_is_no_mask_at_all() -> None:
-    assert Everything().allowed(HERE, WITH_MEMORY, "self") is None
+    assert AllKeys().allowed(HERE, WITH_MEMORY, "self") is None
 
 
 def test_causal() -> None:
@@ -43,7 +53,7 @@ def test_a_band_counts_the_query_itself() -> None:
 
 
 def test_order_is_the_factorization_and_all_of_the_memory() -> None:
-    order = Order(torch.tensor([[3, 1, 0, 2]]))  # 3 → 2 → 4 → 1, counted from one
+    order = FactorizationOrder(torch.tensor([[3, 1, 0, 2]]))  # 3 → 2 → 4 → 1, counted from one
     assert drawn(order) == ["xxxx", ".xx.", "..x.", ".xxx"]
     assert drawn(order, stream="query") == [".xxx", "..x.", "....", ".xx."]
     assert drawn(order, WITH_MEMORY) == ["xxxxxx", "xx.xx.", "xx..x.", "xx.xxx"]
@@ -58,16 +68,16 @@ def test_same_document_and_a_memory_is_another() -> None:
 
 def test_given_is_read_by_place() -> None:
     matrix = torch.tensor([[[1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 0]]], dtype=torch.bool)
-    assert drawn(Given(matrix)) == ["x..x", "....", "xxxx", ".x.."]
-    assert drawn(Given(matrix), WITH_MEMORY) == ["xxx..x", "xx....", "xxxxxx", "xx.x.."]
+    assert drawn(MatrixMask(matrix)) == ["x..x", "....", "xxxx", ".x.."]
+    assert drawn(MatrixMask(matrix), WITH_MEMORY) == ["xxx..x", "xx....", "xxxxxx", "xx.x.."]
     at = torch.tensor([[3, 0]])
-    assert drawing(Given(matrix).allowed(at, HERE, "query")) == [".x..", "x..x"]
+    assert drawing(MatrixMask(matrix).allowed(at, HERE, "query")) == [".x..", "x..x"]
 
 
 def test_rows_keep_their_own_masks() -> None:
     ranks = torch.tensor([[0, 1, 2], [2, 1, 0]])
     here = torch.arange(3)[None]
-    both = Order(ranks).allowed(here, here, "self")
+    both = FactorizationOrder(ranks).allowed(here, here, "self")
     assert both is not None
     assert drawing(both[:1]) == ["x..", "xx.", "xxx"]
     assert drawing(both[1:]) == ["xxx", ".xx", "..x"]
@@ -85,19 +95,19 @@ def test_what_is_seen_is_the_conjunction() -> None:
     exists = torch.tensor([[True, True, True, False]])
     where = Places(HERE, HERE, exists, counted=True)
     documents = SameDocument(torch.tensor([[0, 1, 1, 1]]))
-    both = seen(Causal(), documents, where)
+    both = visible_keys(Causal(), documents, where)
     assert both.allowed is not None
     assert drawing(both.allowed[:, 0]) == ["x...", ".x..", ".xx.", ".xx."]
-    wide = seen(Causal(), Given(torch.ones(1, 4, 4, dtype=torch.bool)), where)
+    wide = visible_keys(Causal(), MatrixMask(torch.ones(1, 4, 4, dtype=torch.bool)), where)
     assert wide.allowed is not None
     assert drawing(wide.allowed[:, 0]) == ["x...", "xx..", "xxx.", "xxx."]
 
 
 def test_with_itself_a_piece_sees_itself_whatever_the_masks_say() -> None:
-    nothing = Given(torch.zeros(1, 4, 4, dtype=torch.bool))
+    nothing = MatrixMask(torch.zeros(1, 4, 4, dtype=torch.bool))
     where = Places(HERE, HERE, torch.tensor([[True, True, False, False]]), counted=True)
-    content = seen(Everything(), nothing, where, itself=True)
-    query = seen(Everything(), nothing, where, "query", itself=True)
+    content = visible_keys(AllKeys(), nothing, where, itself=True)
+    query = visible_keys(AllKeys(), nothing, where, "query", itself=True)
     assert content.allowed is not None
     assert query.allowed is not None
     assert drawing(content.allowed[:, 0]) == ["x...", ".x..", "..x.", "...x"]
@@ -107,15 +117,15 @@ def test_with_itself_a_piece_sees_itself_whatever_the_masks_say() -> None:
 def test_plain_causal_rows_need_no_matrix() -> None:
     """A causal mask alone hides padding on the right, so the fused kernel may be told just that."""
     padded = Places(HERE, HERE, torch.tensor([[True, True, False, False]]), counted=True)
-    assert seen(Causal(), None, padded).causal
-    assert seen(Causal(), None, padded).allowed is None
-    assert not seen(Causal(), None, Places(HERE, WITH_MEMORY, None, counted=False)).causal
-    assert not seen(Causal(), None, padded, "query").causal
-    assert not seen(Band(3), None, padded).causal
+    assert visible_keys(Causal(), None, padded).causal
+    assert visible_keys(Causal(), None, padded).allowed is None
+    assert not visible_keys(Causal(), None, Places(HERE, WITH_MEMORY, None, counted=False)).causal
+    assert not visible_keys(Causal(), None, padded, "query").causal
+    assert not visible_keys(Band(3), None, padded).causal
 
 
 def test_masks_by_name() -> None:
-    assert mask_named("all") == Everything()
+    assert mask_named("all") == AllKeys()
     assert mask_named("causal") == Causal()
     assert mask_named("band:7") == Band(7)
 

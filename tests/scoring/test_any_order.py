@@ -16,7 +16,7 @@ from polyseme.cli import main
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
 from polyseme.generating.language_model import language_model
-from polyseme.parts.masks import Given
+from polyseme.parts.masks import MatrixMask
 from polyseme.scoring.any_order import parse_order
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.types import Batch
@@ -125,7 +125,7 @@ def test_one_permuted_pass_is_the_sum_of_conditional_passes() -> None:
                 Batch(
                     torch.tensor([ids]),
                     segments=torch.zeros(1, n, dtype=torch.long),
-                    mask=Given(seen),
+                    mask=MatrixMask(seen),
                     targets=torch.tensor([[place]]),
                 ),
                 layers=[-1],

@@ -18,7 +18,7 @@ from polyseme.errors import OptionError
 from polyseme.scoring import neural_cache as module
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.neural_cache import Caches, NeuralCache
-from polyseme.scoring.text_scores import Scored
+from polyseme.scoring.text_scores import ScoredDocument
 from polyseme.text.documents import to_documents
 from polyseme.types import Batch
 from polyseme.verbs import score as scoring
@@ -39,7 +39,9 @@ SETTINGS = [
 ]
 
 
-def score(model: Model, texts: list[str], cache: NeuralCache | None, batch_pieces: int | None = None) -> list[Scored]:
+def score(
+    model: Model, texts: list[str], cache: NeuralCache | None, batch_pieces: int | None = None
+) -> list[ScoredDocument]:
     return scorer_of(model.bundle, neural_cache=cache, batch_pieces=batch_pieces)(to_documents(texts))
 
 

@@ -19,7 +19,7 @@ from polyseme.errors import ModelError, OptionError
 from polyseme.scoring.benchmark_items import score_last_words
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.target_rows import strides
-from polyseme.scoring.text_scores import Scored, Totals, pieces_of_word, totals
+from polyseme.scoring.text_scores import ScoredDocument, Totals, pieces_of_word, totals
 from polyseme.text.character_tokenizer import CharacterTokenizer
 from polyseme.text.documents import make_document
 from polyseme.types import Pieces, Word
@@ -29,9 +29,9 @@ from tiny_models import tiny_model
 MODELS = {family: tiny_model(family) for family in ("gpt2", "bert", "xlm-roberta")}
 
 
-def scored(log_probs: list[float], spans: list[list[int]], words: list[list[int]], text: str) -> Scored:
+def scored(log_probs: list[float], spans: list[list[int]], words: list[list[int]], text: str) -> ScoredDocument:
     """A text whose scores are given; the words' places do not matter here."""
-    return Scored(
+    return ScoredDocument(
         text=text,
         words=[Word("w", 0, 1)] * len(words),
         pieces=["p"] * len(log_probs),

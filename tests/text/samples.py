@@ -6,7 +6,7 @@ import re
 
 from hypothesis import strategies as st
 
-from polyseme.text.marked_word import Marked
+from polyseme.text.marked_word import MarkedText
 from text.nasty import NASTY
 
 KINDS = ("bert-base-cased", "bert-base-uncased", "gpt2", "roberta", "openai-gpt", "albert")
@@ -26,7 +26,7 @@ words = texts.filter(lambda text: bool(text) and not text.isspace())
 """Anything that can be given as a word."""
 
 
-def write_marks(marked: Marked) -> str:
+def write_marks(marked: MarkedText) -> str:
     """The text with its mark, and with its own brackets escaped: what `read_marks` reads back."""
     text, start, end = marked
     return f"{_escaped(text[:start])}[{_escaped(text[start:end])}]{_escaped(text[end:], last=True)}"

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from polyseme.errors import InputError
-from polyseme.text.marked_word import Marked, marked_use, read_marks
+from polyseme.text.marked_word import MarkedText, marked_use, read_marks
 from polyseme.text.words import split_words
 from text.samples import texts, write_marks
 
@@ -38,7 +38,7 @@ def test_one_stretch_of_words_is_marked(given: str, text: str, word: str) -> Non
 
 
 def test_the_mask_of_another_model_is_left_alone_where_it_has_brackets() -> None:
-    assert read_marks("A [M] and a [crane]", masks=("[MASK]", "[M]")) == Marked("A [M] and a crane", 12, 17)
+    assert read_marks("A [M] and a [crane]", masks=("[MASK]", "[M]")) == MarkedText("A [M] and a crane", 12, 17)
     assert read_marks("A <mask> and a [crane]", masks=("[MASK]", "<mask>")).text == "A <mask> and a crane"
 
 
@@ -77,7 +77,7 @@ def test_marks_are_read_back_as_they_were_written(text: str, data: st.DataObject
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     assume(text[start:end] != "MASK")  # [MASK] is a mask
-    assert read_marks(write_marks(Marked(text, start, end))) == (text, start, end)
+    assert read_marks(write_marks(MarkedText(text, start, end))) == (text, start, end)
 
 
 @given(st.text(alphabet="ab \\[]", max_size=20))
@@ -94,5 +94,5 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_every_word_of_a_text_can_be_marked(text: str, data: st.DataObject) -> None:
     word = data.draw(st.sampled_from(split_words(text)))
     assume(word != "MASK")
-    [use] = marked_use(write_marks(Marked(text, word.start, word.end))).words
+    [use] = marked_use(write_marks(MarkedText(text, word.start, word.end))).words
     assert (use, use.start, use.end) == (word, word.start, word.end)

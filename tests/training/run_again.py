@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyseme.training.trainer import Taken
+from polyseme.training.trainer import StepResult
 
 
 class RunAgain:
@@ -26,13 +26,13 @@ class RunAgain:
     def waits(self, run: Callable[[], Any]) -> tuple[Any, str | None]:
         return run(), self.where
 
-    def record(self, run: Callable[[], Taken]) -> Callable[[], Taken]:
+    def record(self, run: Callable[[], StepResult]) -> Callable[[], StepResult]:
         self.n_recorded += 1
         if self.fails is not None:
             raise RuntimeError(self.fails)
-        kept: list[Taken] = []
+        kept: list[StepResult] = []
 
-        def replay() -> Taken:
+        def replay() -> StepResult:
             taken = run()
             kept.append(taken)
             for mine, new in zip(tensors_of(kept[0]), tensors_of(taken), strict=True):
@@ -45,5 +45,5 @@ class RunAgain:
         self.n_forgotten += 1
 
 
-def tensors_of(taken: Taken) -> list[Tensor]:
+def tensors_of(taken: StepResult) -> list[Tensor]:
     return [*taken.means.values(), *([] if taken.memory is None else taken.memory.tensors().values())]

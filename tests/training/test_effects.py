@@ -15,9 +15,9 @@ from polyseme.training.effects import (
     CHECKPOINTS,
     LOG,
     Log,
-    Moment,
     Report,
     ReportProgress,
+    StepState,
     WriteCheckpoints,
     due,
     read_log,
@@ -28,9 +28,9 @@ from polyseme.training.training_settings import Plan
 from training import small
 
 
-def moment(done: int, loss: float, *, n_steps: int = 100, trainer: Any = None) -> Moment:
+def moment(done: int, loss: float, *, n_steps: int = 100, trainer: Any = None) -> StepState:
     """A moment of a run of the masked objective."""
-    return Moment(
+    return StepState(
         done=done,
         n_steps=n_steps,
         means={"masked": torch.tensor(loss, dtype=torch.float64)},

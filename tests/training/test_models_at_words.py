@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polyseme.errors import InputError
-from polyseme.training.models_at_words import Seen, kept_models
+from polyseme.training.models_at_words import AmountRead, kept_models
 
 
 def keep(folder: Path, *, words: int, pieces: int, step: int) -> None:
@@ -31,9 +31,9 @@ def a_run(tmp_path: Path) -> Path:
 
 def test_by_words_and_the_last_one_by_its_pieces(a_run: Path) -> None:
     assert [(model.folder.relative_to(a_run).as_posix(), model.seen) for model in kept_models(a_run)] == [
-        ("at-words/1000", Seen(words=1004, pieces=1300, step=3)),
-        ("at-words/20000", Seen(words=20_010, pieces=26_000, step=60)),
-        ("model", Seen(words=round(40_000 * 20_010 / 26_000), pieces=40_000, step=90)),
+        ("at-words/1000", AmountRead(words=1004, pieces=1300, step=3)),
+        ("at-words/20000", AmountRead(words=20_010, pieces=26_000, step=60)),
+        ("model", AmountRead(words=round(40_000 * 20_010 / 26_000), pieces=40_000, step=90)),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from polyseme.errors import PolysemeWarning
-from polyseme.training.effects import Moment
+from polyseme.training.effects import StepState
 from polyseme.training.schedules import Schedule
 from polyseme.training.trainer import Trainer
 from polyseme.training.watching import HIGH, StopIfDiverged, TrainingStoppedError, WarnIfNothingIsLearned
@@ -44,7 +44,7 @@ def trainer() -> Trainer:
     return small.trainer_for("replaced", small.settings(schedule=Schedule(kind="linear", warmup=300)))
 
 
-def evaluated(done: int, masked: float, trainer: Trainer, *, n_steps: int = 1000, replaced: float = 0.1) -> Moment:
+def evaluated(done: int, masked: float, trainer: Trainer, *, n_steps: int = 1000, replaced: float = 0.1) -> StepState:
     """A moment of ELECTRA's objective, of which the generator's loss counts, and the discriminator's, whose labels have
     an entropy of 0.325 nats.
     """

@@ -11,7 +11,7 @@ import torch
 from polyseme.bundle import Bundle
 from polyseme.tasks.items import Item
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import Finetuned, finetune_task
+from polyseme.transfer.finetune_task import FinetuneResult, finetune_task
 from polyseme.transfer.prepare_items import judge, prepare
 from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
@@ -23,7 +23,7 @@ LEARNT = {"classify": 0.85, "pair": 0.85, "tag": 0.8, "span": 0.7, "choose": 0.8
 EPOCHS = {"tag": 12, "span": 6, "choose": 3}
 
 
-def fitted(kind: str, bundle: Bundle | None, *, frozen: bool, n_train: int = 160, **settings: Any) -> Finetuned:
+def fitted(kind: str, bundle: Bundle | None, *, frozen: bool, n_train: int = 160, **settings: Any) -> FinetuneResult:
     chosen = {
         "epochs": 8,
         "batch_size": 16,

@@ -13,7 +13,7 @@ import polyseme
 from polyseme.errors import ModelError, OptionError
 from polyseme.tasks.encoder_rows import document_of
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import Finetuned, finetune_task
+from polyseme.transfer.finetune_task import FinetuneResult, finetune_task
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.stacked_inputs import CHARACTERS, input_names, load_inputs
 from polyseme.transfer.task_folder import load_task_model, save_task_model
@@ -33,7 +33,7 @@ def models(tmp_path: Path) -> dict[str, str]:
     return {"glove": str(tmp_path / "glove.txt"), "elmo": str(tmp_path / "elmo"), "nnlm": str(tmp_path / "nnlm")}
 
 
-def fitted(kind: str, inputs: str, family: str | None = None, **settings: Any) -> Finetuned:
+def fitted(kind: str, inputs: str, family: str | None = None, **settings: Any) -> FinetuneResult:
     given = {"epochs": 1, "learning_rate": 1e-2, "batch_size": 16, "inner_width": 8, "inputs": inputs, **settings}
     bundle = None if family is None else tiny_model(family).bundle
     return finetune_task(small_task(kind, n_train=32, n_dev=12), bundle, FinetuneSettings(**given))

@@ -21,7 +21,7 @@ from polyseme.tasks.predictions import Judgment
 from polyseme.transfer import frozen_features
 from polyseme.transfer.finetune_report import FinetuneReport, page_of, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import Finetuned, FinetuneRun, finetune_task
+from polyseme.transfer.finetune_task import FinetuneResult, FinetuneRun, finetune_task
 from polyseme.transfer.frozen_features import different_documents, word_store
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_folder import load_task_model, save_task_model
@@ -29,7 +29,7 @@ from tiny_models import tiny_model
 from transfer.small_tasks import MAKERS, small_task
 
 
-def fitted(kind: str, family: str = "bert", **settings: Any) -> Finetuned:
+def fitted(kind: str, family: str = "bert", **settings: Any) -> FinetuneResult:
     given = {"epochs": 1, "learning_rate": 1e-2, "batch_size": 16, **settings}
     bundle = None if family == "none" else tiny_model(family).bundle
     return finetune_task(small_task(kind, n_train=48, n_dev=16), bundle, FinetuneSettings(**given))

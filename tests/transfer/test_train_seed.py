@@ -12,7 +12,7 @@ import torch
 
 from polyseme.errors import PolysemeWarning
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import Finetuned, FinetuneRun, finetune_task
+from polyseme.transfer.finetune_task import FinetuneResult, FinetuneRun, finetune_task
 from polyseme.transfer.seeds_abreast import take_turns
 from tiny_models import tiny_model
 from transfer.small_tasks import small_task
@@ -40,18 +40,18 @@ def test_one_abreast_is_one_after_the_other() -> None:
 
 
 @pytest.fixture(scope="module")
-def one_by_one() -> Finetuned:
+def one_by_one() -> FinetuneResult:
     return tuned(abreast=1)
 
 
-def tuned(abreast: int, folder: Path | None = None) -> Finetuned:
+def tuned(abreast: int, folder: Path | None = None) -> FinetuneResult:
     settings = FinetuneSettings(epochs=2, learning_rate=1e-3, seeds=(3, 1, 2))
     data = small_task("classify", n_train=48, n_dev=16)
     return finetune_task(data, tiny_model("bert").bundle, settings, FinetuneRun(abreast=abreast, folder=folder))
 
 
 @pytest.mark.parametrize("abreast", [2, 3, 8])
-def test_seeds_side_by_side_are_to_the_last_bit_what_they_are_alone(one_by_one: Finetuned, abreast: int) -> None:
+def test_seeds_side_by_side_are_to_the_last_bit_what_they_are_alone(one_by_one: FinetuneResult, abreast: int) -> None:
     together = tuned(abreast)
     assert [figures(each) for each in together.report.seeds] == [figures(each) for each in one_by_one.report.seeds]
     assert together.report.best_seed == one_by_one.report.best_seed
@@ -59,7 +59,7 @@ def test_seeds_side_by_side_are_to_the_last_bit_what_they_are_alone(one_by_one: 
         assert torch.equal(together.model.state_dict()[name], weight), name
 
 
-def test_what_was_done_side_by_side_is_gone_on_with(one_by_one: Finetuned, tmp_path: Path) -> None:
+def test_what_was_done_side_by_side_is_gone_on_with(one_by_one: FinetuneResult, tmp_path: Path) -> None:
     tuned(2, tmp_path)
     again = tuned(1, tmp_path)
     assert [figures(each) for each in again.report.seeds] == [figures(each) for each in one_by_one.report.seeds]

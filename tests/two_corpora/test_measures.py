@@ -12,7 +12,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import false_discovery_control
 
-from polyseme.two_corpora.measures import Measured, WordUsesVectors, divergence
+from polyseme.two_corpora.measures import DrawMeasures, WordUsesVectors, divergence
 from polyseme.two_corpora.significance import (
     LEVEL,
     Exchange,
@@ -38,7 +38,7 @@ def drawn(
     return first, second, rng.integers(0, n_senses, n_first), rng.integers(0, max(n_senses - 1, 1), n_second)
 
 
-def measured(first: np.ndarray, second: np.ndarray, senses: np.ndarray | None = None) -> Measured:
+def measured(first: np.ndarray, second: np.ndarray, senses: np.ndarray | None = None) -> DrawMeasures:
     corpus = np.repeat([0, 1], [len(first), len(second)])
     groups = np.arange(len(corpus))
     uses = WordUsesVectors(np.concatenate([first, second]), groups, senses)

@@ -15,7 +15,7 @@ from polyseme.cli import main
 from polyseme.errors import MissingPackageError
 from polyseme.exporting import model_forms
 from polyseme.exporting.model_forms import Form
-from polyseme.exporting.tradeoff_table import Measured, tradeoff_figures
+from polyseme.exporting.tradeoff_table import FormMeasurement, tradeoff_figures
 from polyseme.tasks.items import Item
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import finetune_task
@@ -66,7 +66,7 @@ def test_errors_are_those_of_sampling(folder: Path) -> None:
     answers = [item.gold if number % 5 else "none" for number, item in enumerate(items)]
     others = [answer if number % 50 else "none" for number, answer in enumerate(answers)]
     measured = [
-        Measured(Form(name, Predictor(model), 10**6), given, [2.0, 9.0, 1.0])
+        FormMeasurement(Form(name, Predictor(model), 10**6), given, [2.0, 9.0, 1.0])
         for name, given in (("full", answers), ("small", others))
     ]
     figures = tradeoff_figures(measured, items, "accuracy")

@@ -19,7 +19,7 @@ from damage import flip_bit
 from polyseme.api import Model
 from polyseme.embedding.model_fingerprint import differences, fingerprint
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeWarning
-from polyseme.text.marked_word import Marked
+from polyseme.text.marked_word import MarkedText
 from polyseme.text.word_forms import form
 from polyseme.text.words import split_words
 from polyseme.word_senses import index as index_module
@@ -171,7 +171,7 @@ def test_every_use_of_any_text_finds_its_copy(
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)
-        found = similar(write_marks(Marked(text, word.start, word.end)), path, top=1000)
+        found = similar(write_marks(MarkedText(text, word.start, word.end)), path, top=1000)
     assert found.n_left_out == lines.count(text)
     assert found.n_left_out + len(found.near.same or []) + len(found.near.other or []) == found.n_uses
 

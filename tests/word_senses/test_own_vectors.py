@@ -16,7 +16,7 @@ import polyseme
 from polyseme.api import Model
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.files.vector_files import open_writer
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 from polyseme.word_senses.sense_groups import Senses
 from polyseme.word_senses.similar_uses import Similar
 from tiny_models import tiny_model
@@ -169,7 +169,7 @@ def write(path: Path, vectors: Any, word: str = "broke", *, provenance: dict[str
     with open_writer(path, provenance=provenance or {"pool": "mean", "view": VIEW}) as writer:
         writer.write(
             [
-                Embedded(
+                EmbeddedDocument(
                     id=str(number),
                     text=f"{word} {number}",
                     words=[Word(word, 0, len(word))],

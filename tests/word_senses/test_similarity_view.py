@@ -13,16 +13,16 @@ import polyseme
 from polyseme.errors import InputError, OutputError
 from polyseme.text.documents import make_document
 from polyseme.text.words import split_words
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 from polyseme.word_senses import similarity_view as view_module
 from polyseme.word_senses.similarity_view import view
 from tiny_models import tiny_model
 
 
-def embedded(text: str, vectors: Any) -> Embedded:
+def embedded(text: str, vectors: Any) -> EmbeddedDocument:
     words = split_words(text)
     offsets = np.array([(word.start, word.end) for word in words], dtype=np.int64).reshape(-1, 2)
-    return Embedded(text=text, words=words, offsets=offsets, vectors=np.array(vectors, dtype=np.float32))
+    return EmbeddedDocument(text=text, words=words, offsets=offsets, vectors=np.array(vectors, dtype=np.float32))
 
 
 EAST, NORTH, WEST, NOWHERE = (1, 0), (0, 1), (-1, 0), (0, 0)

@@ -24,9 +24,9 @@ from polyseme.analysis.head_counts import (
     NEXT,
     PREVIOUS,
     ArcDirection,
-    Followed,
     HabitSums,
     HeadCounts,
+    HeadTarget,
     count_heads,
     relation_counts,
 )
@@ -96,7 +96,7 @@ class AttentionHeads(Findings):
     relations: Sequence[RelationHead]
     places: Sequence[tuple[int, int]]
     """Layer (counted from 1) and number (from 0) of every head."""
-    accuracies: Mapping[Followed, Sequence[float]]
+    accuracies: Mapping[HeadTarget, Sequence[float]]
     """Of every relation and direction the accuracy of each head, in the order of `places`."""
     habits: Mapping[str, Sequence[float]]
     """By name, the share or value of each head."""
@@ -188,7 +188,7 @@ class AttentionHeads(Findings):
             "<h2>By layer and head</h2>",
         ]
         shown = list(dict.fromkeys(each.relation for each in self.relations))
-        chosen = {Followed(each.relation, each.direction): (each.layer, each.head) for each in self.relations}
+        chosen = {HeadTarget(each.relation, each.direction): (each.layer, each.head) for each in self.relations}
         for number, relation in enumerate(shown):
             maps = "".join(
                 f"<div><p>{escaped(_title(key))}, %</p>{self._map(values, chosen=chosen[key])}</div>"
@@ -237,7 +237,7 @@ def _percent(share: float, error: float | None = None, *, signed: bool = False) 
     return (text if error is None else f"{text} ± {100 * error:.1f}").replace("-", "−")
 
 
-def _title(key: Followed) -> str:
+def _title(key: HeadTarget) -> str:
     source = "dependent" if key.direction == "to head word" else "head word"
     return f"{key.relation}, {source} {key.direction}"
 
@@ -273,7 +273,7 @@ def find_heads(
     started = time.perf_counter()
     reader = SentenceAttention(bundle)
     names = chosen_relations(treebank, relations, min_count)
-    keys = [Followed(name, direction) for name in names for direction in ARC_DIRECTIONS]
+    keys = [HeadTarget(name, direction) for name in names for direction in ARC_DIRECTIONS]
     n_train, n_all = len(treebank.train), len(treebank.train) + len(treebank.test)
 
     def after(done_before: int) -> Progress:

@@ -38,7 +38,7 @@ from polyseme.generating.language_model import generation_strategy, language_mod
 from polyseme.parts.attention import Attention
 from polyseme.text.documents import to_document
 from polyseme.text.windows import Window, cut
-from polyseme.types import Document, Framed, Pieces, Progress, States
+from polyseme.types import Document, FramedRow, Pieces, Progress, States
 
 Floats = NDArray[Any]
 Part = Literal["encoder", "decoder", "cross"]
@@ -117,13 +117,13 @@ def rollout(layers: Sequence[Floats]) -> list[Floats]:
 class _Row:
     """Pieces as a stack reads them, and the units that they make up."""
 
-    framed: Framed
+    framed: FramedRow
     units: list[Unit]
     shares: Floats
     """[T, n]"""
 
 
-def _row(bundle: Bundle, framed: Framed, n_pieces: int, words: Sequence[tuple[int, int, str]]) -> _Row:
+def _row(bundle: Bundle, framed: FramedRow, n_pieces: int, words: Sequence[tuple[int, int, str]]) -> _Row:
     """A row of a text's pieces in their frame; what is in none of the words is a unit of its own."""
     names = bundle.text_tokenizer.pieces(framed.ids.tolist())
     inside = range(framed.offset, framed.offset + n_pieces)
@@ -282,7 +282,7 @@ class _Reader:
     # --- what a decoder reads -----------------------------------------------------------------------------------------
 
     def _target(
-        self, document: Document, encoded: Pieces, window: Window, source: Framed, target: str | Sequence[str] | None
+        self, document: Document, encoded: Pieces, window: Window, source: FramedRow, target: str | Sequence[str] | None
     ) -> _Row:
         """The target as the decoder reads it: behind the piece that it begins with."""
         tokenizer, notes = self.bundle.text_tokenizer, self.reading.notes
@@ -308,16 +308,16 @@ class _Reader:
             framed = self._behind(encoded, start, end)
         return self._row(framed, document, encoded, start, end)
 
-    def _behind(self, encoded: Pieces, start: int, end: int) -> Framed:
+    def _behind(self, encoded: Pieces, start: int, end: int) -> FramedRow:
         framed = self.bundle.text_tokenizer.frame(encoded.ids[start:end])
         return decoder_row(framed, end - start, self.bundle.first_written)
 
-    def _row(self, framed: Framed, document: Document, encoded: Pieces, start: int, end: int) -> _Row:
+    def _row(self, framed: FramedRow, document: Document, encoded: Pieces, start: int, end: int) -> _Row:
         words = [] if self.as_pieces else _words_within(document, encoded, start, end)
         return _row(self.bundle, framed, end - start, words)
 
 
-def _written_text(bundle: Bundle, framed: Framed) -> str | None:
+def _written_text(bundle: Bundle, framed: FramedRow) -> str | None:
     """What a model writes from a source, the likeliest piece each time; None where it has no output for that."""
     if generation_strategy(bundle) is None:
         return None

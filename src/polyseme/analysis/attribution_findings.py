@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from polyseme.analysis.attributions import Attributed, Attributor, Baseline, Method
+from polyseme.analysis.attributions import Attributor, Baseline, ItemAttribution, Method
 from polyseme.analysis.findings import Findings, signed
 from polyseme.cost import Tally
 from polyseme.errors import InputError, OptionError, nearest
@@ -50,7 +50,7 @@ class AttributedText:
     """Of the label."""
     tagged: int | None
     """The number of the word whose tag it is, from 0."""
-    attributed: Attributed
+    attributed: ItemAttribution
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

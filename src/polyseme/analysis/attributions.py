@@ -41,7 +41,7 @@ POINT_PIECES = 2048
 
 
 @dataclass(frozen=True)
-class Attributed:
+class ItemAttribution:
     """What the words of an item add to a score."""
 
     words: Sequence[str]
@@ -177,7 +177,9 @@ class Attributor:
         scores: Tensor = self.model.head(features)
         return scores
 
-    def attribute(self, item: ReadItem, pick: Callable[[Tensor], Tensor], *, method: Method, steps: int) -> Attributed:
+    def attribute(
+        self, item: ReadItem, pick: Callable[[Tensor], Tensor], *, method: Method, steps: int
+    ) -> ItemAttribution:
         """What words add to the score that `pick` takes of the head's, [N, …] → [N]."""
         with torch.no_grad():
             with self._replaced(None) as calls:
@@ -256,7 +258,7 @@ class Attributor:
         shifts: Sequence[tuple[int, int]],
         score: float,
         baseline_score: float,
-    ) -> Attributed:
+    ) -> ItemAttribution:
         values = np.full(len(item.words), np.nan)
         by_piece = [each[0].double().sum(-1).cpu().numpy() for each in products]  # [T]
         of_words = 0.0
@@ -271,7 +273,7 @@ class Attributor:
             of_words += value
             values[item.first_word + number] = value
         rest = float(sum(pieces.sum() for pieces in by_piece)) - of_words
-        return Attributed(
+        return ItemAttribution(
             item.words, item.spans, item.n_first, values, rest, score, baseline_score, notes=list(item.notes)
         )
 

@@ -38,7 +38,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, order=True)
-class Followed:
+class HeadTarget:
     """What a head may follow: a relation, in one direction."""
 
     relation: str
@@ -71,7 +71,7 @@ def relation_counts(trees: Sequence[Tree]) -> Counter[str]:
 class HeadCounts:
     """How often each head follows each relation, in each direction, over some sentences."""
 
-    keys: Sequence[Followed]
+    keys: Sequence[HeadTarget]
     n: Ints
     """[K]: words that have such a dependency."""
     right: Floats
@@ -116,7 +116,7 @@ class HabitSums:
 def count_heads(
     reader: SentenceAttention,
     trees: Sequence[Tree],
-    keys: Sequence[Followed],
+    keys: Sequence[HeadTarget],
     *,
     offsets: Sequence[int] | None = None,
     progress: Progress | None = None,

@@ -38,7 +38,7 @@ from polyseme.scoring.target_rows import in_single_precision
 from polyseme.text.character_tokenizer import CharacterTokenizer, WordTable
 from polyseme.text.documents import make_document
 from polyseme.text.piece_texts import find_masks, piece_texts
-from polyseme.types import Batch, Framed, States, Tokenizer
+from polyseme.types import Batch, FramedRow, States, Tokenizer
 
 Ints = NDArray[np.int64]
 
@@ -206,7 +206,7 @@ def _next_pieces(bundle: Bundle, text: str, stack: Encoder, output: Output, read
     if not len(encoded) + len(leads):
         raise InputError("The text has no pieces, so there is nothing to predict from. Write at least one word.")
     ids = np.concatenate([encoded.ids, *leads] if reading.backwards else [*leads, encoded.ids])
-    framed = Framed(ids, np.zeros(len(ids), np.int64), 0 if reading.backwards else len(leads))
+    framed = FramedRow(ids, np.zeros(len(ids), np.int64), 0 if reading.backwards else len(leads))
     step = -1 if reading.backwards else 1
     predicted = ids if reading.words is None else reading.words.predicted(ids)
     after = {place: int(predicted[place + step]) for place in range(len(ids)) if 0 <= place + step < len(ids)}
@@ -261,7 +261,7 @@ def _decoder(bundle: Bundle, text: str, *, sentinels: bool) -> PredictionRow:
     )
 
 
-def _fitting(bundle: Bundle, framed: Framed) -> Batch:
+def _fitting(bundle: Bundle, framed: FramedRow) -> Batch:
     """A row as a batch of its own; refused where it is longer than the model's window."""
     window = bundle.config.window
     if window is not None and len(framed.ids) > window:
@@ -276,7 +276,7 @@ def _output(bundle: Bundle, name: str) -> Output:
     return in_single_precision(cast(Output, bundle.outputs[name]))
 
 
-def _spans_in(framed: Framed, spans: Ints) -> Ints:
+def _spans_in(framed: FramedRow, spans: Ints) -> Ints:
     """[T, 2]: the offsets of all pieces of a row; specials are empty."""
     placed = np.zeros((len(framed.ids), 2), np.int64)
     placed[framed.offset : framed.offset + len(spans)] = spans

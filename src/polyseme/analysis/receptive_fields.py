@@ -23,7 +23,7 @@ from polyseme.embedding.decoder_stack import behind, decoder_of
 from polyseme.embedding.piece_states import batch_of
 from polyseme.errors import OptionError
 from polyseme.text.documents import to_document
-from polyseme.types import Batch, Framed, States, Tokenizer
+from polyseme.types import Batch, FramedRow, States, Tokenizer
 
 TEXT = "The vase broke at dawn, and news of it broke before the police came. "
 MOVED = 1e-12
@@ -85,7 +85,7 @@ def _of_decoder(bundle: Bundle, names: Sequence[str], changed: Tensor, read: Sta
     return fields
 
 
-def _example(tokenizer: Tokenizer, length: int) -> Framed:
+def _example(tokenizer: Tokenizer, length: int) -> FramedRow:
     """The row that is read: the example text, repeated as often as it takes."""
     room = max(1, length - tokenizer.n_specials)
     text = TEXT

@@ -22,7 +22,7 @@ from polyseme.encoders.recurrent import Recurrent, TwoWay
 from polyseme.encoders.transformer import Transformer
 from polyseme.errors import InputError, ModelError
 from polyseme.parts.attention import Attention
-from polyseme.types import Document, Framed, Pieces, Progress
+from polyseme.types import Document, FramedRow, Pieces, Progress
 
 WEIGHTS_AT_ONCE = {"cuda": 1 << 29}
 """Attention weights of all heads that are held at a time."""
@@ -152,7 +152,7 @@ class SentenceAttention:
             if progress is not None:
                 progress(done, len(fitting))
 
-    def _batches(self, order: Sequence[int], framed: Sequence[Framed]) -> Iterator[list[int]]:
+    def _batches(self, order: Sequence[int], framed: Sequence[FramedRow]) -> Iterator[list[int]]:
         """Sentences in order of length, so many that the weights of all their heads can be held."""
         kind = self.bundle.device.type
         room = WEIGHTS_AT_ONCE.get(kind, FEWER_WEIGHTS) // max(len(self.heads), 1)
@@ -165,7 +165,7 @@ class SentenceAttention:
             batch.append(number)
         yield batch
 
-    def _run(self, numbers: Sequence[int], framed: Sequence[Framed], encoded: Sequence[Pieces]) -> AttentionBatch:
+    def _run(self, numbers: Sequence[int], framed: Sequence[FramedRow], encoded: Sequence[Pieces]) -> AttentionBatch:
         device = self.bundle.device
         batch = padded([row.ids for row in framed], device)
         batch.segments = padded([row.segments for row in framed], device).pieces

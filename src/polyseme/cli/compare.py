@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import polyseme
-from polyseme.cli.printing import Bold, print_json, print_text
+from polyseme.cli.printing import BoldText, print_json, print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_table, print_uses
 from polyseme.verb_options.word_options import CompareOptions
@@ -64,7 +64,7 @@ def _print_word(result: Comparison) -> None:
         shares = " → ".join(f"{100 * share:.0f}%" for share in sense.shares)
         around = f" ({', '.join(sense.neighbors[:3])})" if sense.neighbors else ""
         heading = f"sense {sense.sense}{around}, {shares}" + (f", {verdict(sense)}" if len(result.senses) > 1 else "")
-        print_text("\n", Bold(heading))
+        print_text("\n", BoldText(heading))
         for source, examples in zip(result.sources, sense.examples, strict=True):
             print_text(source)
             print_uses([(result.uses[place].id, result.uses[place]) for place in examples])

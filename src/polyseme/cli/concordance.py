@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polyseme
-from polyseme.cli.printing import Bold, print_json, print_text
+from polyseme.cli.printing import BoldText, print_json, print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar
 from polyseme.verb_options.word_options import ConcordanceOptions
@@ -33,7 +33,7 @@ def command(query: str, as_json: bool, **settings: Any) -> None:
 
     if settings["output"] is None:
         for left, match, right in text_lines(result):
-            print_text(left, Bold(match), right)
+            print_text(left, BoldText(match), right)
     place = "" if settings["output"] is None else f"{settings['output']}: "
     notes = [f"{place}{result.headline}.", result.explanation, "" if result.cost is None else result.cost.line()]
     for note in filter(None, notes):

@@ -11,7 +11,7 @@ from polyseme.cli.terminal import Bar, print_table
 from polyseme.verb_options.text_options import FillOptions
 
 if TYPE_CHECKING:
-    from polyseme.filling.filled import Filled
+    from polyseme.filling.filled import FilledMask
 
 
 @command_of(FillOptions, json=True)
@@ -49,7 +49,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
         _print_words(filled)
 
 
-def _print_words(filled: list[Filled]) -> None:
+def _print_words(filled: list[FilledMask]) -> None:
     """One line per candidate, with its word for each mask, its probability, and its share of all that are listed."""
     probabilities = filled[0].probabilities
     total = sum(probabilities)

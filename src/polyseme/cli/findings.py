@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polyseme.cli.printing import Bold, print_json, print_text
+from polyseme.cli.printing import BoldText, print_json, print_text
 from polyseme.cli.terminal import print_cost, print_table
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ def print_findings(findings: Findings, output: str | None, *, as_json: bool) -> 
     if as_json:
         print_json(findings.to_json(), indent=2)
     else:
-        print_text(Bold(findings.title()))
+        print_text(BoldText(findings.title()))
         print_table(findings.rows(), header=findings.header())
     for note in findings.notes:
         print_text(f"note: {note}", err=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 
-class Bold(str):
+class BoldText(str):
     """A part of a line that is bold on a terminal."""
 
 
@@ -29,7 +29,7 @@ class Dim(str):
     """A part of a line that is dim on a terminal."""
 
 
-_STYLES: dict[type, dict[str, bool]] = {Bold: {"bold": True}, Dim: {"dim": True}}
+_STYLES: dict[type, dict[str, bool]] = {BoldText: {"bold": True}, Dim: {"dim": True}}
 
 
 def print_text(*parts: str, err: bool = False, nl: bool = True) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polyseme
-from polyseme.cli.printing import Bold, print_json, print_text
+from polyseme.cli.printing import BoldText, print_json, print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import print_table
 from polyseme.papers import PublishedTable
@@ -44,11 +44,11 @@ def command(as_json: bool, **settings: Any) -> None:
 
 
 def _print_one(table: PublishedTable) -> None:
-    print_text(Bold(table.title))
+    print_text(BoldText(table.title))
     for part in table.parts():
         print_text()
         if part.split:
-            print_text(Bold(f"on {part.split}"))
+            print_text(BoldText(f"on {part.split}"))
         print_table(part.rows, header=part.header)
     print_text()
     for line in (table.summary(), *table.lines()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polyseme
-from polyseme.cli.printing import Bold, print_json, print_text
+from polyseme.cli.printing import BoldText, print_json, print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_cost, print_uses
 from polyseme.verb_options.word_options import SensesOptions
@@ -37,7 +37,7 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
     for number, (sense, examples) in enumerate(zip(result.senses, result.examples, strict=True), start=1):
         uses = f"{sense.n_uses:,} use{'' if sense.n_uses == 1 else 's'}"
         heading = f"sense {number}{f', {sense.name}' if sense.name else ''}, {uses} ({sense.id})"
-        print_text("\n", Bold(heading))
+        print_text("\n", BoldText(heading))
         for line in description_of(sense):
             print_text(line)
         print_uses([(label_of(result.uses[place]), result.uses[place]) for place in examples])

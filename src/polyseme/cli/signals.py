@@ -56,7 +56,7 @@ _SECONDS_BETWEEN = 0.05
 """How long after a signal was swallowed it is sent once more."""
 
 
-class Stopped(BaseException):
+class StopSignal(BaseException):
     """A signal that ends the process once everything on the way out has been cleared up."""
 
     def __init__(self, number: int) -> None:
@@ -80,7 +80,7 @@ def exit_code(command: Callable[[], Any]) -> int:
         return _refuse(str(error), error)
     except click.ClickException as error:
         return _refuse_usage(error)
-    except Stopped as stop:
+    except StopSignal as stop:
         if stop.number in _STOPS:
             if sys.stderr.isatty():
                 print_text(err=True)  # away from the terminal's own ^C
@@ -103,7 +103,7 @@ def written_to_the_end() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_standard_output()
-        raise Stopped(signal.SIGPIPE) from None
+        raise StopSignal(signal.SIGPIPE) from None
     except OSError:
         _forget_standard_output()
         raise
@@ -194,16 +194,16 @@ class _Noted(logging.Handler):
 
 
 class _SignalHandler:
-    """Raises `Stopped` at the first signal. Later ones are ignored while that clears up, and only then.
+    """Raises `StopSignal` at the first signal. Later ones are ignored while that clears up, and only then.
 
     Python drops an exception that is raised in a weakref callback or a `__del__`, and other code may swallow one. The
     signal is then sent once more, and a later one is not ignored. Compiled code may also raise an error of its own in
-    its place; a command that ends with an error which does not come from `Stopped` ends as stopped all the same.
+    its place; a command that ends with an error which does not come from `StopSignal` ends as stopped all the same.
     Whatever else holds the process up, it ends at once after `_PATIENCE` ignored signals.
     """
 
     def __init__(self) -> None:
-        self._raised: Callable[[], Stopped | None] = lambda: None
+        self._raised: Callable[[], StopSignal | None] = lambda: None
         self._number: int | None = None
         self._n_ignored = 0
         self._replaced: dict[signal.Signals, Any] = {}
@@ -221,13 +221,13 @@ class _SignalHandler:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *rest: object) -> None:
         """Put back the handlers of before; after a signal, ignore others: nothing is left to be stopped."""
         replaces = self._number is not None and isinstance(error, Exception) and not _comes_from_stop(error)
-        stopped = replaces or isinstance(error, Stopped)
+        stopped = replaces or isinstance(error, StopSignal)
         if self._replaced and not stopped:
             sys.unraisablehook = self._unraisable
         for each, handler in self._replaced.items():
             signal.signal(each, signal.SIG_IGN if stopped else handler)
         if replaces and error is not None and self._number is not None:
-            stop = Stopped(self._number)
+            stop = StopSignal(self._number)
             for note in _notes_on(error):
                 add_note(stop, note)
             raise stop from None
@@ -240,7 +240,7 @@ class _SignalHandler:
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)
             return
-        error = Stopped(number)
+        error = StopSignal(number)
         self._raised = weakref.ref(error)
         try:
             raise error
@@ -248,7 +248,7 @@ class _SignalHandler:
             del error  # or its own traceback would keep it alive
 
     def _send_once_more(self, unraisable: Any) -> None:
-        if not isinstance(unraisable.exc_value, Stopped):
+        if not isinstance(unraisable.exc_value, StopSignal):
             self._unraisable(unraisable)
             return
         number = int(unraisable.exc_value.number)
@@ -258,9 +258,9 @@ class _SignalHandler:
 
 
 def _comes_from_stop(error: BaseException) -> bool:
-    """Whether an error was raised while a `Stopped` was on its way out: what clears up has failed, and must say so."""
+    """Whether an error was raised while a `StopSignal` propagated: the cleaning up has failed, and must be reported."""
     context: BaseException | None = error
-    while context is not None and not isinstance(context, Stopped):
+    while context is not None and not isinstance(context, StopSignal):
         context = context.__context__
     return context is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polyseme
-from polyseme.cli.printing import Bold, print_json, print_text
+from polyseme.cli.printing import BoldText, print_json, print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_uses
 from polyseme.verb_options.word_options import SimilarOptions
@@ -34,7 +34,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
     from polyseme.word_senses.result_files import lists_of, notes_of
 
     for number, each in enumerate(lists_of(result)):
-        print_text("\n" * (number > 0), Bold(each.heading))
+        print_text("\n" * (number > 0), BoldText(each.heading))
         print_uses(each.uses)
     for note in notes_of(result):
         print_text(note, err=True)

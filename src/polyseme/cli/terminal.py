@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from polyseme.cli.printing import Bold, description_column, print_text, progress_display
+from polyseme.cli.printing import BoldText, description_column, print_text, progress_display
 from polyseme.printable import visible
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def print_table(rows: Iterable[Sequence[str]], *, header: Sequence[str] | None =
         first, *others = [line[-1]] if room is None else textwrap.wrap(line[-1], max(room, NARROWEST)) or [""]
         cells_of_line = zip([*line[:-1], first], widths, strict=True)
         text = GAP.join(cell + " " * (width - cell_len(cell)) for cell, width in cells_of_line).rstrip()
-        print_text(Bold(text) if number == 0 and header is not None else text)
+        print_text(BoldText(text) if number == 0 and header is not None else text)
         for other in others:
             print_text(" " * margin + other)
 
@@ -323,4 +323,4 @@ def print_uses(lines: Sequence[tuple[str, Use]]) -> None:
     for label, (before, word, after) in zip(labels, keywords, strict=True):
         indented = " " * (margin - cell_len(before)) + before
         left = f"{label}{' ' * (first - cell_len(label))}  {indented}"
-        print_text(left, Bold(f"[{word}]"), after.rstrip())
+        print_text(left, BoldText(f"[{word}]"), after.rstrip())

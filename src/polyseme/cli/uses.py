@@ -6,7 +6,7 @@ from typing import Any
 
 import polyseme
 from polyseme.cli.findings import print_findings
-from polyseme.cli.printing import Bold, print_text
+from polyseme.cli.printing import BoldText, print_text
 from polyseme.cli.record_options import command_of
 from polyseme.cli.terminal import Bar, print_uses
 from polyseme.verb_options.uses_options import WordUsesOptions
@@ -27,9 +27,9 @@ def command(word: str, as_json: bool, **settings: Any) -> None:
     print_findings(findings, settings["output"], as_json=as_json)
     if as_json or not findings.near:
         return
-    print_text(Bold(f"\nNeighbors without context ({findings.static})"))
+    print_text(BoldText(f"\nNeighbors without context ({findings.static})"))
     print_text(", ".join(each.word for each in findings.static_neighbors) or "none")
-    print_text(Bold(f"\nUses and their nearest uses in context (layer {findings.layer})"))
+    print_text(BoldText(f"\nUses and their nearest uses in context (layer {findings.layer})"))
     for number, each in enumerate(findings.near):
         print_text("\n" * (number > 0), nl=False)
         print_uses([("", each.use), *((f"{use.cosine:.2f}", use) for use in each.near)])

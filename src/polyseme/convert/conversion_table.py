@@ -72,7 +72,7 @@ class Table:
 
 
 @dataclass
-class Found:
+class CheckpointTensors:
     """What reading a checkpoint gives: our tensors, the outputs that were there, what was left out."""
 
     tensors: dict[str, Tensor]
@@ -95,7 +95,7 @@ def own_layout(body: Sequence[str], outputs: Mapping[str, Sequence[str]]) -> Tab
     return Table(prefix="", n_sets=0, body=[Rule((each,), (each,)) for each in body], outputs=rules)
 
 
-def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
+def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> CheckpointTensors:
     """Their tensors → ours. `where` names the checkpoint in errors."""
     keys = {_modern(key): key for key in tensors}
     if len(keys) < len(tensors):
@@ -137,7 +137,7 @@ def read(table: Table, tensors: Mapping[str, Tensor], where: str) -> Found:
             if name in ours:
                 raise ModelError(f"Two rules of the conversion table fill {name!r}.")
             ours[name] = tensor
-    return Found(ours, outputs, left_out)
+    return CheckpointTensors(ours, outputs, left_out)
 
 
 def never_missing(rules: Sequence[Rule]) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from polyseme.config import EncoderConfig
 from polyseme.convert.config_file import flag, read_json, whole
 from polyseme.convert.conversion_table import Rule, Table
-from polyseme.convert.family import Family, Folder
+from polyseme.convert.family import Family, FolderFormat
 from polyseme.convert.tensor_transforms import TRANSPOSE, Each
 from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError
@@ -291,7 +291,7 @@ def _tokenizer(folder: Path, frame: str, config: EncoderConfig) -> Tokenizer:
     return CharacterTokenizer(config.max_characters, words)
 
 
-FOLDER = Folder(
+FOLDER = FolderFormat(
     settings=lambda folder: _the_one(folder, OPTIONS),
     described=False,
     read_weights=_read_weights,

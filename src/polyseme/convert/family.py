@@ -26,7 +26,7 @@ BASE: Mapping[str, Any] = {"width": 768, "n_layers": 12, "n_heads": 12, "inner_w
 
 
 @dataclass(frozen=True, kw_only=True)
-class Folder:
+class FolderFormat:
     """The files of a model folder, and how each is read and written."""
 
     settings: Callable[[Path], Path]
@@ -40,7 +40,7 @@ class Folder:
     """Folder, the family's frame and the config → the tokenizer."""
 
 
-HUGGING_FACE = Folder(
+HUGGING_FACE = FolderFormat(
     settings=lambda folder: folder / "config.json",
     described=True,
     read_weights=read_weights,
@@ -96,7 +96,7 @@ class Family:
     """The family of our own whose layout holds what this one's config.json cannot say (`families.family_for`)."""
     reference: str | None
     """The module of `transformers` that holds the reference, or None."""
-    folder: Folder = HUGGING_FACE
+    folder: FolderFormat = HUGGING_FACE
     """Which files of a model folder hold what."""
     encoder_class: str | None = None
     """The reference's class that is the encoder alone, where there are two stacks and it has one."""

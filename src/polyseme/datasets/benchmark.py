@@ -33,7 +33,7 @@ _FIRST = ("train", "dev")
 
 
 @dataclass
-class Read:
+class BenchmarkData:
     """What was read of the files of a benchmark."""
 
     splits: dict[str, Sequence[Item]]
@@ -53,7 +53,7 @@ class Benchmark:
     folders: tuple[str, ...]
     """What its folder is called, here and there."""
     files: Patterns
-    reader: Callable[[Files], Read]
+    reader: Callable[[Files], BenchmarkData]
     labels: tuple[str, ...] = ()
     """Where they are known; else those that occur."""
     regression: bool = False
@@ -96,32 +96,32 @@ def _labels(splits: Mapping[str, Sequence[Item]], scheme: str | None) -> tuple[s
     return sorted_tags((label for items in splits.values() for item in items for label in labels_in(item)), scheme)
 
 
-def table_reader(columns: Columns, to_gold: Callable[..., object]) -> Callable[[Files], Read]:
+def table_reader(columns: Columns, to_gold: Callable[..., object]) -> Callable[[Files], BenchmarkData]:
     """A reader of tables, one per split. A test table without labels is kept under a name that says so."""
 
-    def read(files: Files) -> Read:
+    def read(files: Files) -> BenchmarkData:
         log = ReadingLog()
         splits: dict[str, Sequence[Item]] = {}
         for split, file in files.items():
             labeled = not split.startswith("test") or has_column(file, columns.label, columns)
             name = split if labeled else split + UNLABELED
             splits[name] = table_items(file, columns, to_gold, log, labeled=labeled)
-        return Read(splits, notes=list(log.notes()))
+        return BenchmarkData(splits, notes=list(log.notes()))
 
     return read
 
 
-def file_reader(read_file: Callable[[Path, ReadingLog], Sequence[Item]]) -> Callable[[Files], Read]:
+def file_reader(read_file: Callable[[Path, ReadingLog], Sequence[Item]]) -> Callable[[Files], BenchmarkData]:
     """A reader of files of one layout, one per split."""
 
-    def read(files: Files) -> Read:
+    def read(files: Files) -> BenchmarkData:
         log = ReadingLog()
         splits: dict[str, Sequence[Item]] = {}
         for split, file in files.items():
             items = read_file(file, log)
             labeled = any(item.gold is not None for item in items)
             splits[split if labeled else split + UNLABELED] = items
-        return Read(splits, notes=list(log.notes()))
+        return BenchmarkData(splits, notes=list(log.notes()))
 
     return read
 

@@ -10,9 +10,9 @@ from polyseme.datasets.benchmark import (
     LEFT_OUT,
     UNLABELED,
     Benchmark,
+    BenchmarkData,
     Columns,
     Files,
-    Read,
     a_number,
     one_label,
     table_items,
@@ -37,7 +37,7 @@ _TO_GOLD = one_label(NLI_LABELS, left_out=NO_GOLD)
 _TABLES = table_reader(_COLUMNS, _TO_GOLD)
 
 
-def read_inference(files: Files) -> Read:
+def read_inference(files: Files) -> BenchmarkData:
     """SNLI and MultiNLI, as tables or as JSON lines."""
     read = _TABLES({split: file for split, file in files.items() if suffixes(str(file))[0] != ".jsonl"})
     log = ReadingLog()
@@ -93,14 +93,14 @@ def _small_label(label: str, place: Place) -> str:
     return label.lower()
 
 
-def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Callable[[Files], Read]:
+def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Callable[[Files], BenchmarkData]:
     """The splits apart, or all in one file with a column that says which is which."""
     columns = Columns(
         text=("sentence_a", "sentence_A"), second=("sentence_b", "sentence_B"), label=label, fields=("SemEval_set",)
     )
     read_tables = table_reader(columns, to_gold)
 
-    def read(files: Files) -> Read:
+    def read(files: Files) -> BenchmarkData:
         if "all" not in files:
             return read_tables(files)
         log = ReadingLog()
@@ -114,7 +114,7 @@ def _sick(label: tuple[str, ...], to_gold: Callable[[str, Place], object]) -> Ca
                 )
         for theirs, ours in _SICK_SPLITS.items():
             splits[ours] = [item for item in items if item.fields["SemEval_set"] == theirs]
-        return Read({split: chosen for split, chosen in splits.items() if chosen}, notes=list(log.notes()))
+        return BenchmarkData({split: chosen for split, chosen in splits.items() if chosen}, notes=list(log.notes()))
 
     return read
 

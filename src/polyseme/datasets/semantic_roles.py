@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyseme.datasets.benchmark import Benchmark, Files, Read
+from polyseme.datasets.benchmark import Benchmark, BenchmarkData, Files
 from polyseme.datasets.sequence_labeling import TAGGING, conllu_items
 from polyseme.errors import InputError
 from polyseme.files.rows import Place, read_rows
@@ -22,14 +22,14 @@ from polyseme.text.tag_schemes import Span, tags_of
 _TREEBANK = next(benchmark for benchmark in TAGGING if benchmark.name == "ud-ewt")
 
 
-def read_roles(files: Files) -> Read:
+def read_roles(files: Files) -> BenchmarkData:
     """The predicates of each split."""
     log = ReadingLog()
     splits = {}
     for split, file in files.items():
         words = {item.id: item.words for item in conllu_items(_words_of(file, split))}
         splits[split] = [item for each in _sentences(file, words) for item in _predicates(*each, log)]
-    return Read(dict(splits), scheme="BIO", notes=list(log.notes()))
+    return BenchmarkData(dict(splits), scheme="BIO", notes=list(log.notes()))
 
 
 def _words_of(file: Path, split: str) -> Path:

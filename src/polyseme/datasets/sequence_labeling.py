@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from polyseme.datasets.benchmark import Benchmark, Files, Read
+from polyseme.datasets.benchmark import Benchmark, BenchmarkData, Files
 from polyseme.files.rows import Row, read_rows
 from polyseme.tasks.items import Item
 from polyseme.tasks.tag import SPAN_METRICS, in_scheme, last_column
@@ -31,12 +31,12 @@ def _item(row: Row, column: str) -> Item:
 # --- the benchmarks --------------------------------------------------------------------------------------------------
 
 
-def tag_reader(read_file: Callable[[Path], Sequence[Item]]) -> Callable[[Files], Read]:
+def tag_reader(read_file: Callable[[Path], Sequence[Item]]) -> Callable[[Files], BenchmarkData]:
     """A reader of sentences with tags; invalid tags of published files are repaired, with a note."""
 
-    def read(files: Files) -> Read:
+    def read(files: Files) -> BenchmarkData:
         tagged = in_scheme({split: read_file(file) for split, file in files.items()}, repair=True)
-        return Read(dict(tagged.splits), scheme=tagged.scheme, notes=list(tagged.notes))
+        return BenchmarkData(dict(tagged.splits), scheme=tagged.scheme, notes=list(tagged.notes))
 
     return read
 
@@ -61,7 +61,7 @@ def _treebank(name: str, column: str, labels: str) -> Benchmark:
         metrics=("word_accuracy",),
         folders=("ud-ewt", "UD_English-EWT", "UD_English-EWT-master"),
         files={split: (f"*-ud-{split}.conllu", f"{split}.conllu") for split in ("train", "dev", "test")},
-        reader=lambda files: Read({split: conllu_items(file, column) for split, file in files.items()}),
+        reader=lambda files: BenchmarkData({split: conllu_items(file, column) for split, file in files.items()}),
     )
 
 

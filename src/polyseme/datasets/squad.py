@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyseme.datasets.benchmark import Benchmark, Files, Read
+from polyseme.datasets.benchmark import Benchmark, BenchmarkData, Files
 from polyseme.tasks.items import Item, ReadingLog
 from polyseme.tasks.span import squad_items
 
 
-def read_squad(files: Files, *, repair: bool = False) -> Read:
+def read_squad(files: Files, *, repair: bool = False) -> BenchmarkData:
     """The questions of each split."""
     log = ReadingLog()
     splits: dict[str, Sequence[Item]] = {
         split: list(squad_items(file, log, repair=repair)) for split, file in files.items()
     }
-    return Read(splits, notes=list(log.notes()))
+    return BenchmarkData(splits, notes=list(log.notes()))
 
 
 SQUAD: tuple[Benchmark, ...] = tuple(

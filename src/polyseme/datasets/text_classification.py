@@ -8,9 +8,9 @@ from pathlib import Path
 
 from polyseme.datasets.benchmark import (
     Benchmark,
+    BenchmarkData,
     Columns,
     Files,
-    Read,
     file_reader,
     one_label,
     table_items,
@@ -79,14 +79,14 @@ def _unescape(word: str) -> str:
     return _ESCAPES.get(word, word.replace("\\/", "/").replace("\\*", "*"))
 
 
-def sst_reader(labels: Mapping[str, str], *, phrases: bool = False) -> Callable[[Files], Read]:
+def sst_reader(labels: Mapping[str, str], *, phrases: bool = False) -> Callable[[Files], BenchmarkData]:
     """Sentences with the label of the root; with `phrases`, every phrase of the training trees, each once."""
 
-    def read(files: Files) -> Read:
+    def read(files: Files) -> BenchmarkData:
         splits: dict[str, Sequence[Item]] = {}
         for split, file in files.items():
             splits[split] = list(_tree_items(file, labels, phrases=phrases and split == "train"))
-        return Read(splits)
+        return BenchmarkData(splits)
 
     return read
 
@@ -132,11 +132,11 @@ def _sst(name: str, description: str, labels: Mapping[str, str], *, phrases: boo
 _QUESTION = re.compile(r"([A-Z]+):(\S+) (.+)")
 
 
-def _trec(column: str) -> Callable[[Files], Read]:
+def _trec(column: str) -> Callable[[Files], BenchmarkData]:
     columns = Columns(text=("question",), label=(column,), fields=("coarse", "fine"))
     tables = table_reader(columns, lambda label, _: label)
 
-    def read(files: Files) -> Read:
+    def read(files: Files) -> BenchmarkData:
         if all(suffixes(str(file))[0] == ".tsv" for file in files.values()):
             return tables(files)
         return file_reader(lambda file, log: list(_label_lines(file, column)))(files)

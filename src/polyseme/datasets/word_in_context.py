@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from polyseme.datasets.benchmark import UNLABELED, Benchmark, Files, Read, text_lines
+from polyseme.datasets.benchmark import UNLABELED, Benchmark, BenchmarkData, Files, text_lines
 from polyseme.errors import InputError
 from polyseme.files.rows import Place, Row, read_rows, shown
 from polyseme.files.source import suffixes
@@ -22,14 +22,14 @@ LABELS = ("F", "T")
 _COLUMNS = ("word", "part of speech", "places", "sentence 1", "sentence 2")
 
 
-def read_wic(files: Files) -> Read:
+def read_wic(files: Files) -> BenchmarkData:
     """The pairs of each split."""
     splits = {}
     for split, file in files.items():
         items = list(_json_items(file) if suffixes(str(file))[0] == ".jsonl" else _items(file, split))
         labeled = any(item.gold is not None for item in items)
         splits[split if labeled else split + UNLABELED] = items
-    return Read(dict(splits))
+    return BenchmarkData(dict(splits))
 
 
 def _items(file: Path, split: str) -> Iterator[Item]:

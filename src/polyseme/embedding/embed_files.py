@@ -28,7 +28,7 @@ from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import OWN, Fitter, Per, Store, VectorWriter, format_of, opened, read_vectors
 from polyseme.files.vectors_long import OF_WORDS, OTHERS, long_format
 from polyseme.text.sentences import split_sentences
-from polyseme.types import Document, Embedded, OnBatch, Progress
+from polyseme.types import Document, EmbeddedDocument, OnBatch, Progress
 
 LONG_OWN = (*OF_WORDS, *OTHERS)
 
@@ -51,7 +51,7 @@ class Target:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
-class _VectorChunks(Storage[Embedded]):
+class _VectorChunks(Storage[EmbeddedDocument]):
     """The vectors of a chunk as the output will hold them."""
 
     suffix = ".parquet"
@@ -60,12 +60,12 @@ class _VectorChunks(Storage[Embedded]):
         self._per = per
         self._fitted = Fitter(per=per, store=store, own={*OWN, *own})
 
-    def save(self, path: Path, results: Sequence[Embedded]) -> dict[str, Any]:
+    def save(self, path: Path, results: Sequence[EmbeddedDocument]) -> dict[str, Any]:
         with opened(path, format_of(path), self._fitted, force=True, provenance={}, per=self._per) as writer:
             writer.write(results)
         return {}
 
-    def load(self, path: Path) -> Iterator[Embedded]:
+    def load(self, path: Path) -> Iterator[EmbeddedDocument]:
         return read_vectors(path)
 
     def expect(self, noted: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ class _VectorChunks(Storage[Embedded]):
 
 def embedding_job(
     embedder: WordEmbedder, target: Target, settings: Callable[[], Mapping[str, Any]] = dict
-) -> Job[tuple[Document, Any], Embedded]:
+) -> Job[tuple[Document, Any], EmbeddedDocument]:
     """What is done with rows.
 
     `settings` gives all that decides the result; it is called only if the input is long enough to be resumed.
@@ -86,7 +86,7 @@ def embedding_job(
         documents = [document_of(row) for row in rows]
         return list(zip(documents, embedder.encode(documents), strict=True))
 
-    def compute(chunk: Chunk[tuple[Document, Any]], on_batch: OnBatch) -> list[Embedded]:
+    def compute(chunk: Chunk[tuple[Document, Any]], on_batch: OnBatch) -> list[EmbeddedDocument]:
         documents, encoded = [document for document, _ in chunk.units], [pieces for _, pieces in chunk.units]
         return embedder.embed(documents, encoded, on_batch)
 

@@ -31,7 +31,7 @@ from polyseme.files.vector_files import Per
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.text.alignment import count_unknown
 from polyseme.text.windows import Window, cut
-from polyseme.types import Document, Embedded, Framed, OnBatch, Pieces
+from polyseme.types import Document, EmbeddedDocument, FramedRow, OnBatch, Pieces
 
 WORDS_AT_ONCE = 8192
 """Words that are pooled together."""
@@ -81,7 +81,7 @@ def _refuse_no_numbers(vectors: Tensor, batch: Sequence[_Row], documents: Sequen
 
 
 @dataclass
-class Carried:
+class CarriedMemory:
     """The state in which each row of the last batch ended, from which the same row of the next one continues."""
 
     memory: Memory | None = None
@@ -93,7 +93,7 @@ class _Row:
 
     document: int
     window: Window
-    framed: Framed
+    framed: FramedRow
 
     def __len__(self) -> int:
         return len(self.framed.ids)
@@ -123,7 +123,7 @@ class Embedder:
         batch_pieces: int | None = None,
         precision: Precision = "own",
         inference: InferenceEncoder | None = None,
-        carried: Carried | None = None,
+        carried: CarriedMemory | None = None,
     ) -> None:
         if batch_pieces is not None and batch_pieces < 1:
             raise OptionError(f"A batch must have room for at least 1 piece. Got {batch_pieces} instead.")
@@ -170,7 +170,7 @@ class Embedder:
         self.n_pieces: list[int] | None = None
         """Where a list is set, it grows by the number of pieces that were read of each document."""
 
-    def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Embedded]:
+    def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[EmbeddedDocument]:
         """One chunk; batches never cross it."""
         return self.embed(documents, self.encode(documents), on_batch)
 
@@ -188,7 +188,7 @@ class Embedder:
 
     def embed(
         self, documents: Sequence[Document], encoded: Sequence[Pieces], on_batch: OnBatch | None = None
-    ) -> list[Embedded]:
+    ) -> list[EmbeddedDocument]:
         """The same for documents that are in pieces already."""
         twins = _twins(encoded) if self.carried is None else {}
         rows = list(self._rows(encoded, without=twins))
@@ -391,10 +391,10 @@ def _split_pieces(words: NDArray[np.int64], window: Window, begin: int, end: int
     return np.concatenate([np.arange(window.keep_start, before), np.arange(after, window.keep_end)])
 
 
-def _embedded(document: Document, vectors: NDArray[Any]) -> Embedded:
+def _embedded(document: Document, vectors: NDArray[Any]) -> EmbeddedDocument:
     document = document.in_original()
     offsets = np.array([(word.start, word.end) for word in document.words], dtype=np.int64).reshape(-1, 2)
-    return Embedded(
+    return EmbeddedDocument(
         text=document.text,
         words=document.words,
         id=document.id,

@@ -16,7 +16,7 @@ from polyseme.embedding.decoder_stack import Stack, check_stack, decoder_of
 from polyseme.errors import InputError
 from polyseme.result_tables import ShownAsTable, Table, counted
 from polyseme.text.documents import to_document
-from polyseme.types import Batch, Framed
+from polyseme.types import Batch, FramedRow
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +68,7 @@ def piece_states(bundle: Bundle, text: str | Sequence[str], *, stack: Stack, att
     )
 
 
-def one_row(bundle: Bundle, framed: Framed) -> Batch:
+def one_row(bundle: Bundle, framed: FramedRow) -> Batch:
     """A text as a batch of its own; refused where it is longer than the model reads at once."""
     window = bundle.config.window
     if window is not None and len(framed.ids) > window:
@@ -79,18 +79,18 @@ def one_row(bundle: Bundle, framed: Framed) -> Batch:
     return batch_of(bundle, framed)
 
 
-def batch_of(bundle: Bundle, framed: Framed) -> Batch:
+def batch_of(bundle: Bundle, framed: FramedRow) -> Batch:
     """A row as a batch of its own."""
     ids, segments = (torch.from_numpy(each)[None].to(bundle.device) for each in (framed.ids, framed.segments))
     return Batch(ids, segments=segments)
 
 
-def decoder_row(framed: Framed, n_pieces: int, first: int) -> Framed:
+def decoder_row(framed: FramedRow, n_pieces: int, first: int) -> FramedRow:
     """A row as a decoder reads it: behind the piece that it begins with, and without the special that ends it."""
     ids = np.concatenate([[first], framed.ids])
     if framed.offset + n_pieces < len(framed.ids):
         ids = ids[:-1]
-    return Framed(ids, np.zeros_like(ids), framed.offset + 1)
+    return FramedRow(ids, np.zeros_like(ids), framed.offset + 1)
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import OptionError, nearest
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 
 Array = NDArray[Any]
 
@@ -34,11 +34,11 @@ class PooledUses:
         self._memory: dict[str, Array] = {}
         self._counts: dict[str, int] = {}
 
-    def __call__(self, documents: Sequence[Embedded]) -> list[Embedded]:
+    def __call__(self, documents: Sequence[EmbeddedDocument]) -> list[EmbeddedDocument]:
         """The next documents of a run."""
         return [dataclasses.replace(document, vectors=self._pooled(document)) for document in documents]
 
-    def _pooled(self, document: Embedded) -> Array:
+    def _pooled(self, document: EmbeddedDocument) -> Array:
         pooled = np.empty_like(document.vectors)
         for place, (word, vector) in enumerate(zip(map(str, document.words), document.vectors, strict=True)):
             before = self._memory.get(word)

@@ -17,7 +17,7 @@ from torch import Tensor
 from polyseme.config import EncoderConfig
 from polyseme.errors import OptionError, PolysemeWarning, nearest
 from polyseme.files.vector_files import Per
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 
 Pooling = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Vectors of pieces, first and last piece of each word [W] → vectors of words."""
@@ -117,7 +117,7 @@ def check_per(per: str) -> None:
         raise OptionError(f"There is no per {per!r}. {nearest(str(per), get_args(Per))}")
 
 
-def per_text(documents: Iterable[Embedded]) -> list[Embedded]:
+def per_text(documents: Iterable[EmbeddedDocument]) -> list[EmbeddedDocument]:
     """Documents with one vector each, [1, …], and without words. A text that has no words gets zeros.
 
     The vector is the mean of the words', or the one that a pooling over all pieces has put in their place.
@@ -134,7 +134,7 @@ def warn_wordless(count: int) -> None:
     )
 
 
-def _pooled(document: Embedded) -> Embedded:
+def _pooled(document: EmbeddedDocument) -> EmbeddedDocument:
     vectors = document.vectors
     mean = vectors.mean(axis=0, dtype=np.float64) if len(vectors) else np.zeros(vectors.shape[1:])
     return dataclasses.replace(

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from polyseme.cost import Tally
-from polyseme.embedding.flow import Carried, Embedder, warn_unread
+from polyseme.embedding.flow import CarriedMemory, Embedder, warn_unread
 from polyseme.errors import OptionError
-from polyseme.types import Document, Embedded, OnBatch, Pieces
+from polyseme.types import Document, EmbeddedDocument, OnBatch, Pieces
 
 OF_ALL = ("documents", "words", "wordless")
 """What a tally counts of documents, once for all models; the rest adds up."""
@@ -35,7 +35,7 @@ class WordEmbedder(Protocol):
     """How the pieces of a word are pooled."""
 
     @property
-    def carried(self) -> Carried | None:
+    def carried(self) -> CarriedMemory | None:
         """The state that texts leave to others, if any."""
 
     @property
@@ -47,7 +47,7 @@ class WordEmbedder(Protocol):
 
     def embed(
         self, documents: Sequence[Document], encoded: Sequence[Any], on_batch: OnBatch | None = None
-    ) -> list[Embedded]:
+    ) -> list[EmbeddedDocument]:
         """Documents in these pieces, with their vectors."""
 
     def prepare(self) -> None:
@@ -74,7 +74,7 @@ class SideBySide:
         self.device = each[0].device
         self.batch_pieces = each[0].batch_pieces
         self.pool = ",".join(dict.fromkeys(member.pool for member in each))
-        self.carried: Carried | None = None
+        self.carried: CarriedMemory | None = None
         self.depends_on_order = any(member.depends_on_order for member in each)
         self.tally = Tally()
 
@@ -84,9 +84,9 @@ class SideBySide:
 
     def embed(
         self, documents: Sequence[Document], encoded: Sequence[tuple[Pieces, ...]], on_batch: OnBatch | None = None
-    ) -> list[Embedded]:
+    ) -> list[EmbeddedDocument]:
         """Documents with the vectors of all models, in the order of the models."""
-        results: list[list[Embedded]] = []
+        results: list[list[EmbeddedDocument]] = []
         for number, (name, member) in enumerate(self.members.items()):
             before = member.tally.copy()
             last = number + 1 == len(self.members)
@@ -94,7 +94,7 @@ class SideBySide:
             self._count(name, member.tally.since(before), first=number == 0)
         return [replace(one[0], vectors=_joined(one, self.dtype)) for one in zip(*results, strict=True)]
 
-    def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[Embedded]:
+    def __call__(self, documents: Sequence[Document], on_batch: OnBatch | None = None) -> list[EmbeddedDocument]:
         """One chunk."""
         return self.embed(documents, self.encode(documents), on_batch)
 
@@ -119,7 +119,7 @@ class SideBySide:
         self.tally.add(more)
 
 
-def _joined(documents: Sequence[Embedded], dtype: Any) -> NDArray[Any]:
+def _joined(documents: Sequence[EmbeddedDocument], dtype: Any) -> NDArray[Any]:
     return np.concatenate([each.vectors.astype(dtype, copy=False) for each in documents], axis=-1)
 
 

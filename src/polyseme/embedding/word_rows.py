@@ -21,7 +21,7 @@ from polyseme.types import Batch, Pieces, Tokenizer
 
 
 class Row(Protocol):
-    """One row, specials put on: a `Framed`, or what else has its pieces and segments."""
+    """One row, specials put on: a `FramedRow`, or what else has its pieces and segments."""
 
     @property
     def ids(self) -> NDArray[np.int64]: ...

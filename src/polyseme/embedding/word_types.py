@@ -32,7 +32,7 @@ from polyseme.files.rows import Row, read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.files.vectors_word2vec import write_word2vec
 from polyseme.text.sentences import split_sentences
-from polyseme.types import Document, Embedded, OnBatch, Pieces, Progress
+from polyseme.types import Document, EmbeddedDocument, OnBatch, Pieces, Progress
 
 BLANK = "words with blanks"
 _BLANKS = re.compile(r"\s+")
@@ -126,7 +126,7 @@ def embed_types(
     return embedder.tally.cost(time.perf_counter() - started, embedder.device)
 
 
-def sum_types(documents: Sequence[Embedded], type_of: Callable[[str], str]) -> TypeSums:
+def sum_types(documents: Sequence[EmbeddedDocument], type_of: Callable[[str], str]) -> TypeSums:
     """The types of some documents, in the order in which they are met, with the sums of their uses."""
     numbers: dict[str, int] = {}
     owner = np.array(

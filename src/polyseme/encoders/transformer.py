@@ -23,7 +23,7 @@ from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.embeddings import Clusters, Embeddings
 from polyseme.parts.initialization import draw_normal
-from polyseme.parts.masks import Everything, Places, Seen, mask_named, seen
+from polyseme.parts.masks import AllKeys, Places, VisibleKeys, mask_named, visible_keys
 from polyseme.parts.memory_and_cache import Cache, Memory, Segments, remember
 from polyseme.parts.norms import norm
 from polyseme.parts.positions import Terms
@@ -178,12 +178,14 @@ class Transformer(Encoder):
         """Places, masks and positions of a stream, as its layers read them."""
         places = self._places(batch, memory, stream)
         masks = {
-            name: seen(mask_named(name), batch.mask, places, stream, itself=self.config.sees_itself)
+            name: visible_keys(mask_named(name), batch.mask, places, stream, itself=self.config.sees_itself)
             for name in dict.fromkeys(self.config.layer_masks)
         }
         if stream == "query" and batch.targets is not None:
             real = (batch.targets >= 0)[:, None, :, None]
-            masks = {name: Seen(real if each.allowed is None else each.allowed & real) for name, each in masks.items()}
+            masks = {
+                name: VisibleKeys(real if each.allowed is None else each.allowed & real) for name, each in masks.items()
+            }
         return View(places, masks, self.terms(batch, places, stream))
 
     def terms(self, batch: Batch, places: Places, stream: Stream = "self") -> dict[str, Terms | None]:
@@ -219,7 +221,7 @@ class Transformer(Encoder):
 
     def _source(
         self, batch: Batch, places: Tensor, cache: Cache | None, layer: TransformerLayer, index: int
-    ) -> tuple[tuple[Tensor, Tensor], Seen]:
+    ) -> tuple[tuple[Tensor, Tensor], VisibleKeys]:
         """The source's keys and values in a layer, from the cache where it has them, and which of them are seen."""
         if cache is not None and cache.source_keys:
             keys_and_values = (cache.source_keys[index], cache.source_values[index])
@@ -230,10 +232,10 @@ class Transformer(Encoder):
         else:
             raise ModelError("This encoder reads a source, and the batch has none.")
         if lengths is None and batch.source_mask is None:
-            return keys_and_values, Seen(None)
+            return keys_and_values, VisibleKeys(None)
         k = torch.arange(keys_and_values[0].shape[2], device=places.device)[None]
         exists = None if lengths is None else k < lengths[:, None]
-        return keys_and_values, seen(Everything(), batch.source_mask, Places(places, k, exists, counted=False))
+        return keys_and_values, visible_keys(AllKeys(), batch.source_mask, Places(places, k, exists, counted=False))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 

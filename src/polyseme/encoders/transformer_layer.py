@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyseme.encoders.transformer_config import KeptHeads, TransformerConfig
 from polyseme.parts.attention import Attention, KeysAndValues
 from polyseme.parts.feed_forward import FeedForward
-from polyseme.parts.masks import Places, Seen
+from polyseme.parts.masks import Places, VisibleKeys
 from polyseme.parts.memory_and_cache import write_slots
 from polyseme.parts.norms import norm
 from polyseme.parts.positions import Terms, joined
@@ -25,7 +25,7 @@ from polyseme.parts.positions import Terms, joined
 class Reading:
     """What a layer may read besides its input."""
 
-    seen: Seen
+    seen: VisibleKeys
     terms: Terms | None = None
     """What positions do to queries, keys and scores."""
     earlier: Tensor | None = None
@@ -35,7 +35,7 @@ class Reading:
     slots: Tensor | None = None
     source: KeysAndValues | None = None
     """The source's keys and values, projected."""
-    source_seen: Seen | None = None
+    source_seen: VisibleKeys | None = None
     eager: bool = False
 
     def beside(self, view: View, mask: str) -> Reading:
@@ -153,7 +153,7 @@ class View:
     """What one stream reads in a call, the same for all layers but for their masks."""
 
     places: Places
-    seen: dict[str, Seen]
+    seen: dict[str, VisibleKeys]
     """By the name of the layer's mask."""
     terms: dict[str, Terms | None]
     """The same."""
@@ -162,7 +162,7 @@ class View:
         """Both streams as one: the queries of this one, then those of the other, which meet the same keys."""
         return View(
             Places(joined(self.places.q, other.places.q, dim=1), self.places.k, self.places.exists, counted=False),
-            {name: Seen(joined(self._mask(name), other._mask(name), dim=2)) for name in self.seen},
+            {name: VisibleKeys(joined(self._mask(name), other._mask(name), dim=2)) for name in self.seen},
             {name: None if each is None else each.before(other.terms[name]) for name, each in self.terms.items()},
         )
 

@@ -25,7 +25,7 @@ SAMPLES = 200
 """Samples of the items that sampling errors are taken over."""
 
 
-class Measured(NamedTuple):
+class FormMeasurement(NamedTuple):
     """A form, what it answered, and how long each round took."""
 
     form: Form
@@ -35,9 +35,9 @@ class Measured(NamedTuple):
 
 def take_turns(
     forms: Sequence[Form], items: Sequence[Item], rounds: int, progress: Progress | None = None
-) -> list[Measured]:
+) -> list[FormMeasurement]:
     """Let every form predict all items: once for its answers, to warm up, and then in `rounds` that are timed."""
-    measured = [Measured(form, [], []) for form in forms]
+    measured = [FormMeasurement(form, [], []) for form in forms]
     n_runs = len(forms) * (1 + rounds)
     for run in range(n_runs):
         each = measured[run % len(forms)]
@@ -55,7 +55,7 @@ def take_turns(
     return measured
 
 
-def tradeoff_figures(measured: Sequence[Measured], items: Sequence[Item], metric: str) -> Figures:
+def tradeoff_figures(measured: Sequence[FormMeasurement], items: Sequence[Item], metric: str) -> Figures:
     """One line per form, the first of which the others are compared with."""
     model = measured[0].form.predictor.model
     head, kind = model.head.config, KINDS[model.config.kind]
@@ -106,7 +106,9 @@ def _spread(values: Any) -> float | None:
     return float(values.std()) if np.isfinite(values).all() else None
 
 
-def _records(measured: Sequence[Measured], items: Sequence[Item], shown: Callable[[Item], Any]) -> list[dict[str, Any]]:
+def _records(
+    measured: Sequence[FormMeasurement], items: Sequence[Item], shown: Callable[[Item], Any]
+) -> list[dict[str, Any]]:
     return [
         {"form": each.form.name, "id": item.id, "text": item.text, "gold": shown(item), "predicted": answer}
         for each in measured

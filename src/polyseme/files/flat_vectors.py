@@ -33,7 +33,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from polyseme.files.vector_files import Per, Provenance, provenance_to_json
 from polyseme.json_reading import parse_json
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 BLOCK = 1 << 20
 ARRAYS = ("vectors", "offsets", "documents")
@@ -130,7 +130,7 @@ class FlatSink:
             self.arrays["documents"] = GrowingArray(path.with_name("documents"), np.int64)
             self.arrays["documents"].add(np.zeros(1, np.int64))
 
-    def write(self, documents: Sequence[Embedded]) -> None:
+    def write(self, documents: Sequence[EmbeddedDocument]) -> None:
         if documents and "vectors" not in self.arrays:
             first = documents[0].vectors
             self.arrays["vectors"] = GrowingArray(self._path.with_name("vectors"), first.dtype, first.shape[1:])
@@ -186,7 +186,7 @@ class _Strings:
         return _split(encoded, bounds)
 
 
-def documents_of(arrays: Mapping[str, Rows]) -> Iterator[Embedded]:
+def documents_of(arrays: Mapping[str, Rows]) -> Iterator[EmbeddedDocument]:
     """Documents from the flat arrays of a file."""
     strings = {name: _Strings(arrays[name], arrays.get(f"{name}_ends")) for name in STRINGS if name in arrays}
     for name, kinds in _TYPES_OF.items():
@@ -200,7 +200,7 @@ def documents_of(arrays: Mapping[str, Rows]) -> Iterator[Embedded]:
         n_vectors, first = stop - first, stop
         spans = np.zeros((0, 2), np.int64) if offsets is None else offsets.take(n_vectors)
         spellings: Iterable[str] = () if words is None else words.take(n_vectors)
-        yield Embedded(
+        yield EmbeddedDocument(
             id=ids.take(1)[0],
             text=text.take(1)[0],
             words=[Word(word, *span) for word, span in zip(spellings, spans.tolist(), strict=True)],

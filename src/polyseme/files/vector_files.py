@@ -25,7 +25,7 @@ from polyseme.errors import InputError, OptionError, OutputError, PolysemeWarnin
 from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
 from polyseme.files.field_names import ColumnNames
 from polyseme.json_reading import damage_reported
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 FORMATS: Mapping[str, str] = {
     ".parquet": "vectors_parquet:FORMAT",
@@ -53,7 +53,7 @@ Store = Literal["fp32", "fp16", "bf16", "fp64"]
 class Sink(Protocol):
     """A file of vectors that is being written. It may leave parts in the folder of the path it was given."""
 
-    def write(self, documents: Sequence[Embedded]) -> None:
+    def write(self, documents: Sequence[EmbeddedDocument]) -> None:
         """Write one chunk of documents as `Fitter` returns them: all of one kind, their fields by names of columns."""
 
     def finish(self) -> None:
@@ -68,7 +68,7 @@ class Format:
     """How one kind of file is written, and read back."""
 
     sink: Callable[[Path, Provenance, Per], Sink]
-    read: Callable[[str], Iterator[Embedded]]
+    read: Callable[[str], Iterator[EmbeddedDocument]]
     read_provenance: Callable[[str], dict[str, Any]]
     stores: tuple[Store, ...] = ("fp32", "fp16", "fp64")
     """What it can hold."""
@@ -127,7 +127,7 @@ class Fitter:
         self._names = ColumnNames(own)
         self._repaired = False
 
-    def __call__(self, document: Embedded) -> Embedded:
+    def __call__(self, document: EmbeddedDocument) -> EmbeddedDocument:
         self._check_counts(document)
         if self._like is None:
             self._check_first(document)
@@ -136,7 +136,7 @@ class Fitter:
         fitting = dataclasses.replace(document, fields=self._fields(document), vectors=self._stored(document))
         return self._well_formed(fitting)
 
-    def _check_counts(self, document: Embedded) -> None:
+    def _check_counts(self, document: EmbeddedDocument) -> None:
         n_words, n_vectors = len(document.words), len(document.vectors)
         if self._per == "text" and (n_words, n_vectors) != (0, 1):
             raise InputError(
@@ -149,7 +149,7 @@ class Fitter:
                 f"{document.offsets.shape}. Each word has one vector and one start and end."
             )
 
-    def _check_first(self, document: Embedded) -> None:
+    def _check_first(self, document: EmbeddedDocument) -> None:
         vectors = document.vectors
         if vectors.ndim < 2 or vectors.dtype.name not in self._dtypes:
             raise InputError(
@@ -157,7 +157,7 @@ class Fitter:
                 f"Got {vectors.dtype} of shape {vectors.shape} instead."
             )
 
-    def _check_kind(self, document: Embedded, like: NDArray[Any]) -> None:
+    def _check_kind(self, document: EmbeddedDocument, like: NDArray[Any]) -> None:
         vectors = document.vectors
         if vectors.shape[1:] != like.shape[1:] or vectors.dtype != like.dtype:
             raise InputError(
@@ -165,12 +165,12 @@ class Fitter:
                 f"it {like.dtype} of shape (words, {', '.join(map(str, like.shape[1:]))}). One file holds one kind."
             )
 
-    def _fields(self, document: Embedded) -> dict[str, Any]:
+    def _fields(self, document: EmbeddedDocument) -> dict[str, Any]:
         """By the names of columns; those that other documents had before are None."""
         columns = self._names.of(document.fields)
         return {column: document.fields.get(name) for name, column in columns.items()}
 
-    def _stored(self, document: Embedded) -> NDArray[Any]:
+    def _stored(self, document: EmbeddedDocument) -> NDArray[Any]:
         if self._store is None:
             return document.vectors
         stored = STORED[self._store](document.vectors)
@@ -183,7 +183,7 @@ class Fitter:
             )
         return stored
 
-    def _well_formed(self, document: Embedded) -> Embedded:
+    def _well_formed(self, document: EmbeddedDocument) -> EmbeddedDocument:
         """The document with half characters (lone surrogates), which no file can hold, as U+FFFD."""
         strings = (document.text, document.id, "".join(document.words))
         if not any(map(_malformed, strings)) and not any(map(_malformed_within, document.fields.values())):
@@ -289,7 +289,7 @@ def open_writer(
     return opened(path, format, fitter, force=force, provenance=provenance or {}, per=per)
 
 
-def read_vectors(path: AnyPath) -> Iterator[Embedded]:
+def read_vectors(path: AnyPath) -> Iterator[EmbeddedDocument]:
     """The documents of a file that `open_writer` wrote, or of a folder of shards, in their order, streamed.
 
     Text, words, offsets, id and vectors are exactly those that were written, and so are fields, as far as the format
@@ -302,7 +302,7 @@ def read_vectors(path: AnyPath) -> Iterator[Embedded]:
     return _checked(files, first)
 
 
-def _checked(files: Sequence[str], first: Iterator[Embedded]) -> Iterator[Embedded]:
+def _checked(files: Sequence[str], first: Iterator[EmbeddedDocument]) -> Iterator[EmbeddedDocument]:
     """The documents of files; whatever damage makes a library raise is one error about the file."""
     for number, file in enumerate(files):
         with damage_reported(file, ADVICE):
@@ -342,7 +342,7 @@ class VectorWriter:
         self.n_documents = 0
         self.n_words = 0
 
-    def write(self, documents: Sequence[Embedded]) -> None:
+    def write(self, documents: Sequence[EmbeddedDocument]) -> None:
         """Add one chunk. All vectors of a file have one type and one shape, whatever the chunk."""
         documents = [self._fitter(document) for document in documents]
         with explained(self._path):

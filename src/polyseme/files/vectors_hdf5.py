@@ -28,7 +28,7 @@ from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.hdf5_reading import read_dataset
 from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json, unreadable
 from polyseme.json_reading import parse_json
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 METADATA_KEY = "polyseme"
 MOST_INDEX_BYTES = 1 << 26
@@ -52,7 +52,7 @@ class Hdf5Sink:
         self._index_bytes = 0
         self._n_documents = 0
 
-    def write(self, documents: Sequence[Embedded]) -> None:
+    def write(self, documents: Sequence[EmbeddedDocument]) -> None:
         for number, document in enumerate(documents, start=self._n_documents):
             self._file.create_dataset(str(number), data=self._laid_out(document.vectors))
             self._add_to_index(document, str(number))
@@ -78,7 +78,7 @@ class Hdf5Sink:
         vectors = vectors[0] if self._per == "text" else np.moveaxis(vectors, 0, -2)
         return np.ascontiguousarray(vectors)
 
-    def _add_to_index(self, document: Embedded, key: str) -> None:
+    def _add_to_index(self, document: EmbeddedDocument, key: str) -> None:
         if self._index is None:
             return
         self._index[document.text] = key
@@ -159,7 +159,7 @@ class _Bytes(io.RawIOBase):
         super().close()
 
 
-def read_hdf5(name: str) -> Iterator[Embedded]:
+def read_hdf5(name: str) -> Iterator[EmbeddedDocument]:
     """The documents of a file that `Hdf5Sink` wrote, a few in memory at a time."""
     return _documents(name, _open(name))
 
@@ -171,7 +171,7 @@ def read_hdf5_provenance(name: str) -> dict[str, Any]:
         return provenance
 
 
-def _beside(document: Embedded) -> dict[str, Any]:
+def _beside(document: EmbeddedDocument) -> dict[str, Any]:
     return {
         "id": document.id,
         "text": document.text,
@@ -192,7 +192,7 @@ def _open(name: str) -> Any:
     return file
 
 
-def _documents(name: str, file: Any) -> Iterator[Embedded]:
+def _documents(name: str, file: Any) -> Iterator[EmbeddedDocument]:
     try:
         with file:
             documents = read_dataset(file, "documents")
@@ -212,11 +212,11 @@ def _vectors(file: Any, name: str) -> NDArray[Any]:
     return stored
 
 
-def _document(beside: dict[str, Any], stored: NDArray[Any]) -> Embedded:
+def _document(beside: dict[str, Any], stored: NDArray[Any]) -> EmbeddedDocument:
     offsets = np.array(beside["offsets"], np.int64).reshape(-1, 2)
     n_words = len(beside["words"])
     of_words = stored.ndim > 1 and (n_words > 0 or stored.shape[-2] == 0)
-    return Embedded(
+    return EmbeddedDocument(
         id=beside["id"],
         text=beside["text"],
         words=[Word(word, *place) for word, place in zip(beside["words"], offsets.tolist(), strict=True)],

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from polyseme.errors import InputError
 from polyseme.files.vector_files import Format, Per, Provenance, not_ours, unreadable
 from polyseme.json_reading import parse_json
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 OWN_KEY = "polyseme"
 _NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -37,7 +37,7 @@ class JsonlSink:
         self._provenance = provenance
         self._per = per
 
-    def write(self, documents: Sequence[Embedded]) -> None:
+    def write(self, documents: Sequence[EmbeddedDocument]) -> None:
         for document in documents:
             self._file.write(self._line(document))
 
@@ -48,7 +48,7 @@ class JsonlSink:
         with contextlib.suppress(OSError):  # the reason is on its way to the user already
             self._file.close()
 
-    def _line(self, document: Embedded) -> str:
+    def _line(self, document: EmbeddedDocument) -> str:
         line: dict[str, Any] = {"id": document.id, "text": document.text}
         if self._per == "word":
             line |= {"words": list(document.words), "offsets": document.offsets.tolist()}
@@ -64,7 +64,7 @@ class JsonlSink:
         return ", ".join(parts)
 
 
-def read_jsonl(name: str) -> Iterator[Embedded]:
+def read_jsonl(name: str) -> Iterator[EmbeddedDocument]:
     """The documents of a file that `JsonlSink` wrote, one in memory at a time."""
     read_jsonl_provenance(name)
     return _documents(name)
@@ -112,7 +112,7 @@ def _whole(digits: str) -> int | float:
     return -0.0 if digits == "-0" else int(digits)
 
 
-def _documents(name: str) -> Iterator[Embedded]:
+def _documents(name: str) -> Iterator[EmbeddedDocument]:
     for number, line in enumerate(_lines(name), start=1):
         try:
             yield _document(_parsed(line))
@@ -120,14 +120,14 @@ def _documents(name: str) -> Iterator[Embedded]:
             raise InputError(f"{name}, line {number}, is damaged: {error}") from error
 
 
-def _document(line: dict[str, Any]) -> Embedded:
+def _document(line: dict[str, Any]) -> EmbeddedDocument:
     own = line[OWN_KEY]
     stored = [line["vector"]] if "vector" in line else line["vectors"]
     shape, dtype = [int(width) for width in own["shape"]], np.dtype(own["dtype"])
     if dtype.kind != "f":
         raise ValueError(f"vectors are floating-point numbers, and here they are called {dtype}")
     offsets = np.array(line.get("offsets", []), np.int64).reshape(-1, 2)
-    return Embedded(
+    return EmbeddedDocument(
         id=line["id"],
         text=line["text"],
         words=[Word(word, *place) for word, place in zip(line.get("words", []), offsets.tolist(), strict=True)],

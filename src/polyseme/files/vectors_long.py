@@ -33,7 +33,7 @@ from polyseme.files.field_names import as_text, fields_of_words
 from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.files.vector_files import Format, Per, Provenance, provenance_to_json
 from polyseme.files.vectors_parquet import METADATA_KEY, nested
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 
 OF_WORDS = ("id", "position", "word", "start", "end")
 OF_TEXTS = ("id", "text")
@@ -87,7 +87,7 @@ class _Long:
         self._per = per
         self._chosen = columns
 
-    def _rows(self, documents: Sequence[Embedded]) -> Iterator[dict[str, Any]]:
+    def _rows(self, documents: Sequence[EmbeddedDocument]) -> Iterator[dict[str, Any]]:
         """The fields of every row."""
         for document in documents:
             n_rows, fields = len(document.vectors), document.fields
@@ -95,7 +95,7 @@ class _Long:
             for at in range(n_rows):
                 yield fields_of_words(chosen, [at], n_rows) if self._per == "word" else chosen
 
-    def _own(self, documents: Sequence[Embedded]) -> dict[str, pa.Array]:
+    def _own(self, documents: Sequence[EmbeddedDocument]) -> dict[str, pa.Array]:
         """What is known of every row besides its fields and its vector."""
         counts = [len(document.vectors) for document in documents]
         ids = pa.array([document.id for document in documents], pa.string())
@@ -131,7 +131,7 @@ def _numbers(shape: tuple[int, ...]) -> list[str]:
     return [f"v{layer}_{number}" for layer in range(shape[0]) for number in range(shape[1])]
 
 
-def _joined(documents: Sequence[Embedded]) -> NDArray[Any]:
+def _joined(documents: Sequence[EmbeddedDocument]) -> NDArray[Any]:
     return np.concatenate([document.vectors for document in documents])
 
 
@@ -143,7 +143,7 @@ class LongParquet(_Long):
         self._writer: pq.ParquetWriter | None = None
         self._fields = TypedColumns()
 
-    def write(self, documents: Sequence[Embedded]) -> None:
+    def write(self, documents: Sequence[EmbeddedDocument]) -> None:
         rows = list(self._rows(documents))
         self._fields.observe(rows)
         vectors = _joined(documents)
@@ -189,7 +189,7 @@ class LongText(_Long):
         self._columns: list[str] = []
         self._left_out: dict[str, None] = {}
 
-    def write(self, documents: Sequence[Embedded]) -> None:
+    def write(self, documents: Sequence[EmbeddedDocument]) -> None:
         rows = list(self._rows(documents))
         vectors = _joined(documents)
         numbers = _numbers(vectors.shape[1:])

@@ -22,7 +22,7 @@ from polyseme.errors import InputError
 from polyseme.files.flat_vectors import ARRAYS, BLOCK, STRINGS, FlatSink, documents_of, rows_left
 from polyseme.files.vector_files import Format, not_ours, unreadable
 from polyseme.json_reading import parse_json
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 
 LONGEST_INLINE = 256
 """Characters of the longest string that is still stored as an array of strings."""
@@ -57,7 +57,7 @@ def _member(archive: zipfile.ZipFile, name: str, dtype: np.dtype[Any], shape: tu
     return member
 
 
-def read_npz(name: str) -> Iterator[Embedded]:
+def read_npz(name: str) -> Iterator[EmbeddedDocument]:
     """The documents of a file that `NpzSink` wrote, one in memory at a time."""
     return _documents_of_archive(name, _open_archive(name))
 
@@ -78,7 +78,7 @@ def _open_archive(name: str) -> zipfile.ZipFile:
         raise unreadable(name, ".npz", error) from error
 
 
-def _documents_of_archive(name: str, archive: zipfile.ZipFile) -> Iterator[Embedded]:
+def _documents_of_archive(name: str, archive: zipfile.ZipFile) -> Iterator[EmbeddedDocument]:
     try:
         with archive:
             names = {each.removesuffix(".npy") for each in archive.namelist()}

@@ -43,7 +43,7 @@ from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json, unreadable
 from polyseme.json_reading import parse_json
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 METADATA_KEY = b"polyseme"
 CONTINUED_KEY = b"polyseme.continued"
@@ -71,7 +71,7 @@ class ParquetSink:
         self._n_rows = 0
         self._continued: list[int] = []
 
-    def write(self, documents: Sequence[Embedded]) -> None:
+    def write(self, documents: Sequence[EmbeddedDocument]) -> None:
         for group in _groups(documents):
             self._fields.observe([share.document.fields for share in group])
             schema = _schema(group[0], self._fields.types, self._provenance, self._per)
@@ -110,7 +110,7 @@ class ParquetSink:
             self._continued.append(row)
 
 
-def read_parquet(name: str) -> Iterator[Embedded]:
+def read_parquet(name: str) -> Iterator[EmbeddedDocument]:
     """The documents of a file that `ParquetSink` wrote, a row group in memory at a time."""
     file = _open(name)
     continued = set(parse_json((file.metadata.metadata or {}).get(CONTINUED_KEY, b"[]"), kind=list))
@@ -130,7 +130,7 @@ def read_parquet_provenance(name: str) -> dict[str, Any]:
 class _Share(NamedTuple):
     """The words of a document that go into one row: nearly always all of them."""
 
-    document: Embedded
+    document: EmbeddedDocument
     first: int
     stop: int
 
@@ -139,7 +139,7 @@ class _Share(NamedTuple):
         return self.document.vectors[self.first : self.stop]
 
 
-def _shares(documents: Sequence[Embedded]) -> Iterator[_Share]:
+def _shares(documents: Sequence[EmbeddedDocument]) -> Iterator[_Share]:
     for document in documents:
         n_words = len(document.vectors)
         n_shares = max(1, -(-document.vectors.nbytes // MOST_ROW_BYTES))
@@ -148,7 +148,7 @@ def _shares(documents: Sequence[Embedded]) -> Iterator[_Share]:
             yield _Share(document, share * length, min((share + 1) * length, n_words))
 
 
-def _groups(documents: Sequence[Embedded]) -> Iterator[list[_Share]]:
+def _groups(documents: Sequence[EmbeddedDocument]) -> Iterator[list[_Share]]:
     group: list[_Share] = []
     numbers = 0
     for share in _shares(documents):
@@ -259,9 +259,9 @@ def _open(name: str) -> pq.ParquetFile:
     return file
 
 
-def _documents(file: pq.ParquetFile, continued: set[int]) -> Iterator[Embedded]:
+def _documents(file: pq.ParquetFile, continued: set[int]) -> Iterator[EmbeddedDocument]:
     """The rows of a file, those that continue a document put behind it."""
-    shares: list[Embedded] = []
+    shares: list[EmbeddedDocument] = []
     with file:
         for row, share in enumerate(_rows(file)):
             if shares and row not in continued:
@@ -272,7 +272,7 @@ def _documents(file: pq.ParquetFile, continued: set[int]) -> Iterator[Embedded]:
         yield _whole(shares)
 
 
-def _rows(file: pq.ParquetFile) -> Iterator[Embedded]:
+def _rows(file: pq.ParquetFile) -> Iterator[EmbeddedDocument]:
     for group in range(file.num_row_groups):
         _check_size(file, group)
         try:
@@ -302,7 +302,7 @@ def _check_size(file: pq.ParquetFile, group: int) -> None:
         )
 
 
-def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
+def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[EmbeddedDocument]:
     """The rows of one group; `columns` is emptied, so that only what is still to come stays in memory."""
     ids, texts, words = columns.pop("id"), columns.pop("text"), columns.pop("words", None)
     if words is None:
@@ -316,7 +316,7 @@ def _rows_of_group(columns: dict[str, pa.Array]) -> Iterator[Embedded]:
         where = slice(first, first + (1 if words is None else len(spellings)))
         first = where.stop
         spans = offsets[where].copy()
-        yield Embedded(
+        yield EmbeddedDocument(
             id=ids[row].as_py(),
             text=text.as_py(),
             words=[Word(word, *span) for word, span in zip(spellings, spans.tolist(), strict=True)],
@@ -338,10 +338,10 @@ def _array(nested: pa.Array) -> NDArray[Any]:
     return numbers.reshape(shape)
 
 
-def _whole(shares: Sequence[Embedded]) -> Embedded:
+def _whole(shares: Sequence[EmbeddedDocument]) -> EmbeddedDocument:
     if len(shares) == 1:
         return shares[0]
-    return Embedded(
+    return EmbeddedDocument(
         id=shares[0].id,
         text=shares[0].text,
         words=[word for share in shares for word in share.words],

@@ -23,7 +23,7 @@ from polyseme.errors import InputError
 from polyseme.files.flat_vectors import ARRAYS, STRINGS, FlatSink, documents_of, rows_left
 from polyseme.files.vector_files import BF16_BITS, Format, from_bf16_bits, not_ours, unreadable
 from polyseme.json_reading import parse_json
-from polyseme.types import Embedded
+from polyseme.types import EmbeddedDocument
 
 DTYPES: Mapping[np.dtype[Any], str] = {
     np.dtype(np.int64): "I64",
@@ -59,7 +59,7 @@ class SafetensorsSink(FlatSink):
                 tensor.move_to(file)
 
 
-def read_safetensors(name: str) -> Iterator[Embedded]:
+def read_safetensors(name: str) -> Iterator[EmbeddedDocument]:
     """The documents of a file that `SafetensorsSink` wrote, one in memory at a time."""
     read_safetensors_provenance(name)
     return _documents_of_tensors(name)
@@ -81,7 +81,7 @@ def read_safetensors_provenance(name: str) -> dict[str, Any]:
     return provenance
 
 
-def _documents_of_tensors(name: str) -> Iterator[Embedded]:
+def _documents_of_tensors(name: str) -> Iterator[EmbeddedDocument]:
     with Path(name).open("rb") as file:
         [length] = struct.unpack("<Q", file.read(8))
         header = parse_json(file.read(length), kind=dict)

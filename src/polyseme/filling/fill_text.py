@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from polyseme.errors import InputError, OptionError
-from polyseme.filling.filled import Filled, Filler, FillRequest, MaskedText, filled
+from polyseme.filling.filled import FilledMask, Filler, FillRequest, MaskedText, filled
 from polyseme.filling.masked_words import check_word_hide
 from polyseme.verb_options.text_options import FillTextOptions
 
@@ -42,7 +42,7 @@ def by_words(options: FillTextOptions, *, fills_pieces: bool) -> bool:
     return False
 
 
-def fill_text(filler: Filler, text: str, options: FillTextOptions) -> list[Filled]:
+def fill_text(filler: Filler, text: str, options: FillTextOptions) -> list[FilledMask]:
     """The candidates for the masks of a text, one record per mask."""
     request = FillRequest(
         text=MaskedText.read(text, filler.own_mask),

@@ -16,7 +16,7 @@ NO_MASK = "There is no mask to fill in the text. Write [MASK] where something is
 
 
 @dataclass(frozen=True, repr=False)
-class Filled(ShownAsTable):
+class FilledMask(ShownAsTable):
     """What may be at one mask: pieces with their probabilities, the likeliest first.
 
     Of whole words and spans at several masks, those of the same number belong together: `words[0]` of every mask make
@@ -140,10 +140,10 @@ def filled(
     candidates: Sequence[Candidate],
     spelled: Callable[[Sequence[int]], list[str]],
     probabilities: Sequence[float],
-) -> list[Filled]:
+) -> list[FilledMask]:
     """Candidates as records, one for each mask."""
     return [
-        Filled(
+        FilledMask(
             start=start,
             end=end,
             pieces=[" ".join(spelled(each.pieces[number])) for each in candidates],

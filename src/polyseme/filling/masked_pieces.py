@@ -7,11 +7,11 @@ import torch
 from polyseme.bundle import Bundle
 from polyseme.embedding.piece_states import one_row
 from polyseme.errors import InputError
-from polyseme.filling.filled import NO_MASK, Filled
+from polyseme.filling.filled import NO_MASK, FilledMask
 from polyseme.outputs.output import Output
 
 
-def fill_pieces(bundle: Bundle, output: Output, text: str, top: int) -> list[Filled]:
+def fill_pieces(bundle: Bundle, output: Output, text: str, top: int) -> list[FilledMask]:
     """The likeliest pieces at each mask of a text."""
     tokenizer = bundle.text_tokenizer
     encoded = tokenizer.encode_with_masks(text)
@@ -25,7 +25,7 @@ def fill_pieces(bundle: Bundle, output: Output, text: str, top: int) -> list[Fil
         probabilities = output.log_probs(states[places.to(states.device)]).float().exp()
         best = probabilities.topk(min(top, tokenizer.n_pieces))
     return [
-        Filled(
+        FilledMask(
             start=int(encoded.spans[place, 0]),
             end=int(encoded.spans[place, 1]),
             pieces=tokenizer.pieces(ids),

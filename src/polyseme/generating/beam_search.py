@@ -20,8 +20,8 @@ from torch import Tensor
 from polyseme.errors import OptionError
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel
-from polyseme.generating.sampling import NEVER, Shaping
-from polyseme.generating.sequences import Lines, TextOf, Written, first_stop
+from polyseme.generating.sampling import NEVER, ScoreConstraints
+from polyseme.generating.sequences import GeneratedText, Lines, TextOf, first_stop
 
 
 @dataclass
@@ -29,8 +29,8 @@ class _Beam:
     """One prompt's: texts that are continued, and the best that have ended, both best first."""
 
     number: int
-    active: list[Written]
-    ended: list[Written]
+    active: list[GeneratedText]
+    ended: list[GeneratedText]
     open: bool = True
     """Whether a text that is still to come may be among the best."""
 
@@ -42,7 +42,7 @@ def search(
     *,
     sources: Sequence[Sequence[int]] | None = None,
     text_of: TextOf | None = None,
-) -> list[list[Written]]:
+) -> list[list[GeneratedText]]:
     """The `n` best texts for each prompt, the best first."""
     width = decoding.beam
     n_compared = max(2, 1 + len(model.ends)) * width  # of which enough do not end the text
@@ -50,10 +50,10 @@ def search(
         raise OptionError(
             f"A beam of {width} compares {n_compared} pieces, and the model has {model.n_pieces:,}. Narrow the beam."
         )
-    shaping = Shaping(model, decoding)
+    shaping = ScoreConstraints(model, decoding)
     lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
     growing = _Growing(model, decoding, text_of)
-    beams = [_Beam(number, [Written()], []) for number in range(len(prompts))]
+    beams = [_Beam(number, [GeneratedText()], []) for number in range(len(prompts))]
     scores = lines.start()
     for n_new in range(1, decoding.max_new + 1):
         shaped = shaping(lines.log_probs(scores), lines, n_new - 1)
@@ -89,7 +89,7 @@ class _Growing:
         width = self.decoding.beam
         before = torch.tensor([text.log_probability for text in beam.active], dtype=shaped.dtype, device=shaped.device)
         likeliest = (before[:, None] + shaped).flatten().topk(max(2, 1 + len(self.ends)) * width)
-        active: list[tuple[int, Written]] = []
+        active: list[tuple[int, GeneratedText]] = []
         for rank, (score, place) in enumerate(zip(likeliest.values.tolist(), likeliest.indices.tolist(), strict=True)):
             if score == NEVER:
                 break
@@ -107,12 +107,12 @@ class _Growing:
         beam.open = bool(active) and self._may_improve(beam, n_new)
         return [(row, text.pieces[-1]) for row, text in active] if beam.open else []
 
-    def _grown(self, beam: _Beam, text: Written, piece: int, log_probability: float, n_new: int) -> Written:
+    def _grown(self, beam: _Beam, text: GeneratedText, piece: int, log_probability: float, n_new: int) -> GeneratedText:
         """A text with one more piece, and whether that has ended it."""
         ended = piece in self.ends
         pieces = text.pieces if ended else [*text.pieces, piece]
         score = log_probability / n_new**self.decoding.length_penalty
-        grown = Written(pieces, log_probability, score, "end" if ended else None)
+        grown = GeneratedText(pieces, log_probability, score, "end" if ended else None)
         if not ended and self.decoding.stop and self.text_of is not None:
             so_far = self.text_of(beam.number, pieces)
             place = first_stop(so_far, self.decoding.stop)

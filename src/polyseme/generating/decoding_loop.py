@@ -17,8 +17,8 @@ from polyseme.errors import ModelError
 from polyseme.generating.beam_search import search
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel
-from polyseme.generating.sampling import NEVER, Shaping, choose, streams
-from polyseme.generating.sequences import Lines, OnPiece, TextOf, Written, first_stop
+from polyseme.generating.sampling import NEVER, ScoreConstraints, choose, streams
+from polyseme.generating.sequences import GeneratedText, Lines, OnPiece, TextOf, first_stop
 
 STEPS_PER_COPY = 8
 """On a GPU, steps after which the written pieces are copied back. They are read while the next ones are written."""
@@ -35,7 +35,7 @@ def write_on(
     numbers: Sequence[int] | None = None,
     text_of: TextOf | None = None,
     on_piece: OnPiece | None = None,
-) -> list[list[Written]]:
+) -> list[list[GeneratedText]]:
     """`n` texts for each prompt, all written side by side.
 
     `sources` are what each prompt's texts are written from, where the model reads a source. `numbers` are those of the
@@ -92,9 +92,9 @@ class _Writing:
         self.decoding = decoding
         self.text_of = text_of
         self.on_piece = on_piece
-        self.shaping = Shaping(model, decoding)
+        self.shaping = ScoreConstraints(model, decoding)
         self.lines = Lines(model, prompts, decoding.max_new, stride=decoding.stride, sources=sources)
-        self.written = [Written() for _ in range(len(prompts) * decoding.n)]
+        self.written = [GeneratedText() for _ in range(len(prompts) * decoding.n)]
         self.at_work = list(range(len(self.written)))
         """Which text each row writes."""
         self.streams: Tensor | None = None
@@ -107,7 +107,7 @@ class _Writing:
         """How many of the latest copies are read only after the next steps have started."""
         self.has_greedy_steps = False
 
-    def run(self) -> list[list[Written]]:
+    def run(self) -> list[list[GeneratedText]]:
         decoding, n = self.decoding, self.decoding.n
         scores = self.lines.start()
         if n > 1:
@@ -203,7 +203,7 @@ class _Writing:
         if self.on_piece is not None:
             self.on_piece(*divmod(text, self.decoding.n), written)
 
-    def _stop(self, text: int, written: Written) -> None:
+    def _stop(self, text: int, written: GeneratedText) -> None:
         if not self.decoding.stop or self.text_of is None:
             return
         so_far = self.text_of(text // self.decoding.n, written.pieces)

@@ -29,7 +29,7 @@ from polyseme.encoders.inference import Precision
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.generating.decoding_options import MAX_FROM_SOURCE, MAX_NEW
 from polyseme.generating.model_defaults import decoding_defaults, ids_named
-from polyseme.generating.next_piece import Querying, Rereading, SpelledSteps, StepByStep, in_precision
+from polyseme.generating.next_piece import CharacterSteps, QuerySteps, RereadingSteps, StepByStep, in_precision
 from polyseme.generating.prompts import Prompts, SourcePrompts, TextPrompts, WordPrompts
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput
@@ -162,7 +162,7 @@ def has_words(tokenizer: Tokenizer | None) -> bool:
 
 def _causal(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
     memory = bundle.config.memory
-    steps = Rereading if memory == "none" else StepByStep
+    steps = RereadingSteps if memory == "none" else StepByStep
     return _continuing_language_model(
         bundle, tokenizer, steps(bundle.encoder, output), is_bounded=memory not in ("state", "segment")
     )
@@ -178,7 +178,7 @@ def _masked_language_model(bundle: Bundle, tokenizer: Tokenizer, output: Output)
         PolysemeWarning,
         stacklevel=4,
     )
-    next_piece = Rereading(bundle.encoder, output, after=after, segments=segments)
+    next_piece = RereadingSteps(bundle.encoder, output, after=after, segments=segments)
     return _continuing_language_model(bundle, tokenizer, next_piece, n_after=len(after))
 
 
@@ -234,7 +234,7 @@ def _two_way(bundle: Bundle, tokenizer: Tokenizer, output: TwoWayOutput) -> Lang
         return _forward_half(bundle, tokenizer, output)
     words = WordTable(tokenizer)
     return LanguageModel(
-        next_piece=SpelledSteps(bundle.encoder.halves()[0], output.softmax, words),
+        next_piece=CharacterSteps(bundle.encoder.halves()[0], output.softmax, words),
         n_pieces=words.n_words,
         device=bundle.device,
         prompts=WordPrompts(words),
@@ -260,7 +260,7 @@ def _forward_half(bundle: Bundle, tokenizer: Tokenizer, output: TwoWayOutput) ->
 
 def _any_order(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> LanguageModel:
     """A text has no frame: what ends it is not known before it is written."""
-    next_piece = Querying(bundle.encoder, output)
+    next_piece = QuerySteps(bundle.encoder, output)
     is_bounded = not next_piece.remembers
     return _continuing_language_model(bundle, tokenizer, next_piece, has_frame=False, is_bounded=is_bounded, n_after=1)
 

@@ -1,9 +1,9 @@
 """What comes next, by the models there are: `NextPiece` over an encoder and an output.
 
 `StepByStep` reads each piece once and passes on the encoder's memory, of whatever kind that is; a decoder is given its
-source at the start, and keeps the source's keys in its memory. `SpelledSteps` is the same where words are read by their
-characters. `Rereading` reads the whole row again for every piece; it is for encoders without a memory, and for masked
-models, which predict a mask at the end. `Querying` predicts with a query stream.
+source at the start, and keeps the source's keys in its memory. `CharacterSteps` does the same where words are read by
+their characters. `RereadingSteps` reads the whole row again for every piece; it is for encoders without a memory, and for
+masked models, which predict a mask at the end. `QuerySteps` predicts with a query stream.
 
 Shapes: R rows, T pieces, S slots, D width, V pieces in the vocabulary.
 """
@@ -116,7 +116,7 @@ def in_precision(next_piece: NextPiece, precision: Precision) -> NextPiece:
     return StepByStep(next_piece.encoder, next_piece.output, precision=precision)
 
 
-class SpelledSteps:
+class CharacterSteps:
     """Words by number, read by their characters: the forward half of a two-way encoder, and its softmax."""
 
     normalized = False
@@ -155,7 +155,7 @@ class PiecesSoFar(Memory):
         return PiecesSoFar(self.lengths + 1, self.pieces.scatter(1, self.lengths[:, None], pieces))
 
 
-class Rereading:
+class RereadingSteps:
     """Any encoder that sees earlier pieces, without a memory: the row is read again for each piece.
 
     `after` are pieces put behind the row, a mask first, with their `segments`: the mask is then predicted. With
@@ -198,7 +198,7 @@ class Rereading:
         return scores_of(self.output, _states_at(states, lengths if n_after else lengths - 1)), memory
 
 
-class Querying:
+class QuerySteps:
     """An encoder with a query stream (XLNet), from left to right: a query is where the next piece will be.
 
     It knows its place, and sees the pieces before it. Pieces go into the encoder's memory where that keeps

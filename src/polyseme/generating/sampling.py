@@ -116,7 +116,7 @@ def _among(scores: Tensor, pieces: Tensor, counted: Tensor) -> Tensor:
 # --- what options make of scores before a piece is chosen -------------------------------------------------------------
 
 
-class Shaping:
+class ScoreConstraints:
     """Forbidden pieces, no end before its time, repetition control; pieces that a text must begin or end with."""
 
     def __init__(self, model: LanguageModel, decoding: Decoding) -> None:

@@ -149,12 +149,12 @@ Ending = Literal["end", "stop", "length", "forbidden"]
 
 TextOf = Callable[[int, Sequence[int]], str]
 """The text that some pieces add to a prompt, which is known by its number."""
-OnPiece = Callable[[int, int, "Written"], None]
+OnPiece = Callable[[int, int, "GeneratedText"], None]
 """Called after every piece: prompt, number of the text, and the text as far as it is written."""
 
 
 @dataclass
-class Written:
+class GeneratedText:
     """One text, without its prompt."""
 
     pieces: list[int] = field(default_factory=list)

@@ -13,7 +13,7 @@ from polyseme.generating.decoding_loop import write_on
 from polyseme.generating.decoding_options import Decoding
 from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.prompts import Prompt, Prompts
-from polyseme.generating.sequences import Ending, Written, n_final
+from polyseme.generating.sequences import Ending, GeneratedText, n_final
 from polyseme.text.words import split_words
 
 PREPARED_FROM = 64
@@ -185,7 +185,7 @@ class _TextReporter:
         self.stop = stop
         self.n_reported: dict[tuple[int, int], int] = {}
 
-    def __call__(self, number: int, which: int, written: Written) -> None:
+    def __call__(self, number: int, which: int, written: GeneratedText) -> None:
         text = self.text_of(number, written.pieces) if written.text is None else written.text
         until = n_final(text, self.stop) if written.ending is None else len(text)
         before = self.n_reported.get((number, which), 0)
@@ -194,7 +194,7 @@ class _TextReporter:
             self.on_text(self.places[number], which, text[before:until])
 
 
-def _continuation(written: Written, text: str) -> Continuation:
+def _continuation(written: GeneratedText, text: str) -> Continuation:
     return Continuation(
         text=text if written.text is None else written.text,
         n_pieces=len(written.pieces),

@@ -59,7 +59,7 @@ class BiLSTM(nn.Module):
         return x
 
 
-class AsGiven(nn.Module):
+class IdentityBody(nn.Module):
     """No body: words as they are."""
 
     two_way_width = 0
@@ -265,11 +265,11 @@ def _mask_of_others(mask: Tensor) -> Tensor:
     return mask[:, None, :] & ~itself
 
 
-BODIES: dict[str, type[AsGiven] | type[Attentive] | type[Recurrent] | type[Aligned] | type[Biattentive]] = {
-    "linear": AsGiven,
-    "mlp": AsGiven,
-    "mlp-batchnorm": AsGiven,
-    "cosine": AsGiven,
+BODIES: dict[str, type[IdentityBody] | type[Attentive] | type[Recurrent] | type[Aligned] | type[Biattentive]] = {
+    "linear": IdentityBody,
+    "mlp": IdentityBody,
+    "mlp-batchnorm": IdentityBody,
+    "cosine": IdentityBody,
     "attention": Attentive,
     "bilstm": Recurrent,
     "bilstm-attention": Aligned,

@@ -21,7 +21,7 @@ from polyseme.files.reading_options import ALL, ReadingOptions, requested_fields
 from polyseme.files.rows import Row, read_rows
 from polyseme.files.source import Reading, source_name
 from polyseme.files.source_paths import Sources
-from polyseme.keyword_in_context.matchers import LEMMA, Matched, matcher_of
+from polyseme.keyword_in_context.matchers import LEMMA, MatchedText, matcher_of
 from polyseme.plots.word_uses import Keyword, Use
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.sentences import split_sentences
@@ -158,7 +158,7 @@ def find_lines(source: Sources, options: ConcordanceOptions, sort: str) -> Conco
     )  # fmt: skip
 
 
-def line_of(matched: Matched, start: int, end: int, width: int, reading: Mapping[str, Any]) -> KeywordLine:
+def line_of(matched: MatchedText, start: int, end: int, width: int, reading: Mapping[str, Any]) -> KeywordLine:
     """A match as a line, with the text around it and the fields that were requested."""
     context = max(CONTEXT, width)
     if fields := requested_fields(matched.row.fields, reading):

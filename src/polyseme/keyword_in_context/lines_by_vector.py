@@ -30,7 +30,7 @@ from polyseme.keyword_in_context.keyword_lines import (
     refuse_no_match,
     reported,
 )
-from polyseme.keyword_in_context.matchers import Matched, matcher_of
+from polyseme.keyword_in_context.matchers import MatchedText, matcher_of
 from polyseme.text.marked_word import marked_use
 from polyseme.types import Document
 from polyseme.verb_options.word_options import ConcordanceOptions
@@ -99,11 +99,11 @@ class _Collected:
         self.n_texts = 0
         self._width = width
         self._reading = reading
-        self._ahead: deque[Matched] = deque()
+        self._ahead: deque[MatchedText] = deque()
         self._n_places: list[list[int]] = []
         """Of the texts whose vectors have not come, the places of each match among those of the text."""
 
-    def rows(self, matches: Iterator[Matched]) -> Iterator[Row]:
+    def rows(self, matches: Iterator[MatchedText]) -> Iterator[Row]:
         """The rows with matches, each remembered until its places are requested."""
         for matched in matches:
             self._ahead.append(matched)

@@ -22,7 +22,7 @@ LEMMA = "lemma"
 """The field with one lemma per word."""
 
 
-class Matched(NamedTuple):
+class MatchedText(NamedTuple):
     """A text, as it was before its words were taken from it, with matches: offsets in it, in order."""
 
     row: Row
@@ -34,7 +34,7 @@ class Matcher(ABC):
     """Finds texts with matches among rows."""
 
     @abstractmethod
-    def search(self, rows: Iterable[Row]) -> Iterator[Matched]:
+    def search(self, rows: Iterable[Row]) -> Iterator[MatchedText]:
         """The rows with matches, in order."""
 
 
@@ -47,14 +47,14 @@ class WordMatcher(Matcher):
         if not self._forms:
             raise OptionError(f"The word to look for is {'blank' if query else 'empty'}. Give a word.")
 
-    def search(self, rows: Iterable[Row]) -> Iterator[Matched]:
+    def search(self, rows: Iterable[Row]) -> Iterator[MatchedText]:
         for row in rows:
             if not self._may_match(row):
                 continue
             document = _document(row)
             forms = [self._form(word) for word in document.words]
             if spans := _runs(document, forms, self._forms):
-                yield Matched(row, document, spans)
+                yield MatchedText(row, document, spans)
 
     def _may_match(self, row: Row) -> bool:
         """Whether a text has the letters of the words, which is faster than splitting it into words."""
@@ -72,7 +72,7 @@ class LemmaMatcher(Matcher):
         if not self._lemmas:
             raise OptionError(f"The lemma to look for is {'blank' if query else 'empty'}. Give a lemma.")
 
-    def search(self, rows: Iterable[Row]) -> Iterator[Matched]:
+    def search(self, rows: Iterable[Row]) -> Iterator[MatchedText]:
         for row in rows:
             lemmas = row.fields.get(LEMMA)
             document = _document(row)
@@ -82,7 +82,7 @@ class LemmaMatcher(Matcher):
                     "per word, as CoNLL-U has it. Look for a word or a pattern here."
                 )
             if spans := _runs(document, [self._form(str(lemma)) for lemma in lemmas], self._lemmas):
-                yield Matched(row, document, spans)
+                yield MatchedText(row, document, spans)
 
 
 class PatternMatcher(Matcher):
@@ -91,12 +91,12 @@ class PatternMatcher(Matcher):
     def __init__(self, pattern: LimitedPattern) -> None:
         self._pattern = pattern
 
-    def search(self, rows: Iterable[Row]) -> Iterator[Matched]:
+    def search(self, rows: Iterable[Row]) -> Iterator[MatchedText]:
         for batch in _batches(rows):
             every = self._pattern.matches([text for _, text in batch], [row.place for row, _ in batch])
             for (row, _), spans in zip(batch, every, strict=True):
                 if spans:
-                    yield Matched(row, _document(row), spans)
+                    yield MatchedText(row, _document(row), spans)
 
 
 def _document(row: Row) -> Document:

@@ -35,7 +35,7 @@ class Sides:
         return len(self.references)
 
 
-class Compared(NamedTuple):
+class BleuScores(NamedTuple):
     """What sacrebleu says of all texts, and of each."""
 
     figures: Mapping[str, float]
@@ -65,7 +65,7 @@ def _lines(file: Path) -> list[str]:
         return [str(row.content) for row in rows]
 
 
-def compare(sides: Sides) -> Compared:
+def compare(sides: Sides) -> BleuScores:
     """What sacrebleu says, with its own settings, which its signature names."""
     metrics = require("sacrebleu.metrics", extra="bleu")
     bleu, chrf = metrics.BLEU(), metrics.CHRF()
@@ -89,10 +89,10 @@ def compare(sides: Sides) -> Compared:
         "length_ratio": whole.ratio,
     }
     signatures = [f"{name}: {metric.get_signature()}" for name, metric in (("BLEU", bleu), ("chrF", chrf))]
-    return Compared(figures, items, signatures)
+    return BleuScores(figures, items, signatures)
 
 
-def figures(sides: Sides, compared: Compared) -> Figures:
+def figures(sides: Sides, compared: BleuScores) -> Figures:
     """The figures of all texts together; BLEU is of a corpus, and no mean."""
     line = Line("all", "all", len(sides.texts), compared.figures)
     return Figures(columns=COLUMNS, lines=[line], shares=False, items=compared.items)

@@ -30,7 +30,7 @@ from polyseme.errors import OptionError
 from polyseme.objectives.masked import places_of, target_arrays
 from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, memory_flops, output_flops
 from polyseme.objectives.target_selection import LAST, choose_pieces, how_many, most
-from polyseme.parts.masks import Order
+from polyseme.parts.masks import FactorizationOrder
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, Example, Needs, Rows
 
@@ -119,7 +119,7 @@ class PermutedNets(Nets):
         batch = Batch(
             arrays["pieces"].long(),
             segments=arrays["segments"].long(),
-            mask=Order(arrays["ranks"].long()),
+            mask=FactorizationOrder(arrays["ranks"].long()),
             targets=arrays["places"].long(),
         )
         states = self.encoder(batch, layers=[-1], memory=memory)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from polyseme.parts.initialization import set_weight
 from polyseme.parts.linear import Linear, linear
-from polyseme.parts.masks import Seen
+from polyseme.parts.masks import VisibleKeys
 from polyseme.parts.positions import Heads, Terms
 from polyseme.parts.relative_positions import RelativeTerms
 
@@ -27,7 +27,7 @@ KeysAndValues = tuple[Tensor, Tensor]
 
 
 def attend_eagerly(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, seen: Seen, added: Tensor | None, dropout_rate: float = 0.0
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, seen: VisibleKeys, added: Tensor | None, dropout_rate: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Attention written out; also returns the weights. A query that sees no key gets zeros."""
     scores = scale * (q @ k.transpose(-1, -2))  # [R, H, Tq, S]
@@ -43,7 +43,7 @@ def attend_eagerly(
 
 
 def attend_fast(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, seen: Seen, added: Tensor | None, dropout_rate: float = 0.0
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, seen: VisibleKeys, added: Tensor | None, dropout_rate: float = 0.0
 ) -> Tensor:
     """The same through torch's fused kernels, which do not return the weights."""
     if not q.shape[1]:  # a layer without heads
@@ -137,7 +137,7 @@ class Attention(nn.Module):
         x: Tensor,
         *,
         keys_from: Tensor | KeysAndValues | None = None,
-        seen: Seen,
+        seen: VisibleKeys,
         terms: Terms | None = None,
         hook: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
         eager: bool = False,

@@ -21,7 +21,7 @@ from polyseme.types import Mask, Stream
 
 
 @dataclass(frozen=True)
-class Everything:
+class AllKeys:
     """Every key."""
 
     window = (-1, -1)
@@ -71,7 +71,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Order:
+class FactorizationOrder:
     """What comes earlier in an order of factorization, and all of the memory (XLNet).
 
     `rank` [R, T] is each piece's turn. The content stream also sees the piece itself, the query stream does not.
@@ -111,7 +111,7 @@ class OwnSource:
 
 
 @dataclass(frozen=True)
-class Given:
+class MatrixMask:
     """A mask written out: `matrix` [R or 1, T, T], true where a query (row) sees a key (column); memory is seen."""
 
     matrix: Tensor
@@ -120,8 +120,8 @@ class Given:
         rows = max(self.matrix.shape[0], q.shape[0], k.shape[0])
         matrix = self.matrix.expand(rows, -1, -1)
         row_of = torch.arange(rows, device=q.device)[:, None, None]
-        seen = matrix[row_of, q.clamp(min=0)[:, :, None], k.clamp(min=0)[:, None, :]]
-        return seen | (k < 0)[:, None, :]
+        visible = matrix[row_of, q.clamp(min=0)[:, :, None], k.clamp(min=0)[:, None, :]]
+        return visible | (k < 0)[:, None, :]
 
 
 def _numbers_at(numbers: Tensor, places: Tensor) -> Tensor:
@@ -129,8 +129,8 @@ def _numbers_at(numbers: Tensor, places: Tensor) -> Tensor:
     return numbers.gather(1, places.clamp(min=0).expand(numbers.shape[0], -1))
 
 
-LayerMask = Everything | Causal | Band | Local
-WHOLE: Mapping[str, LayerMask] = {"all": Everything(), "causal": Causal()}
+LayerMask = AllKeys | Causal | Band | Local
+WHOLE: Mapping[str, LayerMask] = {"all": AllKeys(), "causal": Causal()}
 WITH_WIDTH: Mapping[str, type[Band] | type[Local]] = {"band": Band, "local": Local}
 """The masks a config may name, without and with a width."""
 
@@ -182,7 +182,7 @@ class Places:
 
 
 @dataclass
-class Seen:
+class VisibleKeys:
     """What attention sees: a mask that broadcasts to [R, H, Tq, S], or none, or plainly `causal`."""
 
     allowed: Tensor | None
@@ -195,15 +195,17 @@ class Seen:
         return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril()[None, None]
 
 
-def seen(own: Mask, of_batch: Mask | None, places: Places, stream: Stream = "self", *, itself: bool = False) -> Seen:
+def visible_keys(
+    own: Mask, of_batch: Mask | None, places: Places, stream: Stream = "self", *, itself: bool = False
+) -> VisibleKeys:
     """Put the encoder's `own` mask, the batch's and the keys' existence together.
 
     With `itself` a query of the content stream sees its own piece whatever the masks say (XLNet).
     """
     if isinstance(own, Causal) and of_batch is None and places.counted and stream == "self":
-        return Seen(None, causal=True)
+        return VisibleKeys(None, causal=True)
     if isinstance(own, Local) and places.counted and places.k.shape[1] <= own.width + 1:
-        own = Everything()
+        own = AllKeys()
     masks = [own.allowed(places.q, places.k, stream)]
     if of_batch is not None:
         masks.append(of_batch.allowed(places.q, places.k, stream))
@@ -215,4 +217,4 @@ def seen(own: Mask, of_batch: Mask | None, places: Places, stream: Stream = "sel
             allowed = mask if allowed is None else allowed & mask
     if allowed is not None and itself and stream == "self":
         allowed = allowed | (places.q[:, :, None] == places.k[:, None, :])
-    return Seen(None if allowed is None else allowed[:, None])
+    return VisibleKeys(None if allowed is None else allowed[:, None])

@@ -44,7 +44,7 @@ class PruningPlan:
 
 
 @dataclass
-class Pruned:
+class PruneResult:
     """The model without heads, and the report."""
 
     bundle: Bundle
@@ -53,7 +53,7 @@ class Pruned:
 
 def prune_heads(
     bundle: Bundle, subject: Subject, plan: PruningPlan, *, name: str, progress: Progress | None = None
-) -> Pruned:
+) -> PruneResult:
     """Remove the heads that matter least; the given model stays as it is."""
     started = time.perf_counter()
     attentions = attentions_of(bundle, subject.parts)
@@ -94,7 +94,7 @@ def prune_heads(
         single=single,
         cost=subject.tally.cost(time.perf_counter() - started, bundle.device),
     )
-    return Pruned(requested, report)
+    return PruneResult(requested, report)
 
 
 def _choose_heads(

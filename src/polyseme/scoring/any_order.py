@@ -21,7 +21,7 @@ import torch
 
 from polyseme.bundle import Bundle
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.parts.masks import Order
+from polyseme.parts.masks import FactorizationOrder
 from polyseme.scoring.target_rows import (
     Ints,
     PiecePredictor,
@@ -163,7 +163,7 @@ class AnyOrderScoring(ScoringMethod):
             torch.from_numpy(ids).to(device),
             lengths,
             torch.zeros(ids.shape, dtype=torch.long, device=device),
-            mask=Order(torch.from_numpy(rank).to(device)),
+            mask=FactorizationOrder(torch.from_numpy(rank).to(device)),
             targets=torch.from_numpy(targets).to(device),
         )
         states = self.encoder(batch, layers=[-1])

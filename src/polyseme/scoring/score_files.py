@@ -21,7 +21,7 @@ from polyseme.files.rows import Row
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.scoring.score_formats import FORMATS, By, ScoreFormat
 from polyseme.scoring.scorer import Scorer
-from polyseme.scoring.text_scores import Scored, Totals, totals
+from polyseme.scoring.text_scores import ScoredDocument, Totals, totals
 from polyseme.text.marked_word import marked_span
 from polyseme.types import Document, OnBatch, Progress
 
@@ -75,7 +75,7 @@ def scoring_job(
         if scorer.tally.wordless == scorer.tally.documents:
             raise InputError(f"{name} has no word in any text: there is nothing to score.")
 
-    def compute(chunk: Chunk[_Unit], on_batch: OnBatch) -> list[Scored]:
+    def compute(chunk: Chunk[_Unit], on_batch: OnBatch) -> list[ScoredDocument]:
         sources = [source for _, source in chunk.units if source is not None]
         return scorer([text for text, _ in chunk.units], on_batch, sources=sources if scorer.needs_source else None)
 
@@ -121,7 +121,7 @@ def score_files(
     force: bool = False,
     progress: Progress | None = None,
     workers: Workers | None = None,
-) -> tuple[Totals, list[Scored]]:
+) -> tuple[Totals, list[ScoredDocument]]:
     """Score every text of what is read; their sum, and the texts with their scores where there is no output."""
     sums = [Totals()]
     job = scoring_job(scorer, output, by=by, settings=settings, marked=marked, name=rows.name, sums=sums)

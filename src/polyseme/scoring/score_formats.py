@@ -33,7 +33,7 @@ from polyseme.errors import OptionError, nearest
 from polyseme.files.field_names import ColumnNames, as_text, fields_of_words
 from polyseme.files.typed_columns import TypedColumns, rewritten
 from polyseme.plots.shaded_text import Mark, ShadedText, shaded_page
-from polyseme.scoring.text_scores import MOST_BITS, Floats, Scored, Totals, bits, shaded_words, surprisals
+from polyseme.scoring.text_scores import MOST_BITS, Floats, ScoredDocument, Totals, bits, shaded_words, surprisals
 
 By = Literal["word", "piece", "byte", "text"]
 """What has a row of its own."""
@@ -51,7 +51,7 @@ class ScoreFormat(Protocol):
     """A file of scores that is being written."""
 
     @staticmethod
-    def content(scored: Scored, by: By, description: str) -> Any:
+    def content(scored: ScoredDocument, by: By, description: str) -> Any:
         """All that the file needs of a text, as JSON has it, so that it can be stored and resumed."""
 
     def write(self, contents: Sequence[Any]) -> None: ...
@@ -68,7 +68,7 @@ def check_by(by: str) -> None:
 # --- words, pieces, bytes ---------------------------------------------------------------------------------------------
 
 
-def unit_log_probs(scored: Scored, by: By) -> Floats:
+def unit_log_probs(scored: ScoredDocument, by: By) -> Floats:
     """The log-probabilities of a text's words, pieces or bytes, or of all its words together."""
     if by == "text":
         totals = scored.totals
@@ -76,7 +76,7 @@ def unit_log_probs(scored: Scored, by: By) -> Floats:
     return {"word": scored.word_log_probs, "piece": scored.piece_log_probs, "byte": scored.byte_log_probs}[by]
 
 
-def units(scored: Scored, by: By) -> tuple[list[Any], list[list[int]]]:
+def units(scored: ScoredDocument, by: By) -> tuple[list[Any], list[list[int]]]:
     """A text's words, pieces or bytes, and where words and pieces stand; or the text."""
     if by == "text":
         return [scored.text], []
@@ -100,7 +100,7 @@ class _Table:
         self._names = ColumnNames({*COLUMNS[by], *SCORES})
 
     @staticmethod
-    def content(scored: Scored, by: By, description: str) -> dict[str, Any]:
+    def content(scored: ScoredDocument, by: By, description: str) -> dict[str, Any]:
         """The rows of a text as columns, and its fields."""
         values, spans = units(scored, by)
         log_probs = unit_log_probs(scored, by)
@@ -182,7 +182,7 @@ def _open_parquet(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def as_json(scored: Scored, by: By, description: str) -> dict[str, Any]:
+def as_json(scored: ScoredDocument, by: By, description: str) -> dict[str, Any]:
     """A text with its scores, as JSON has it."""
     values, spans = units(scored, by)
     log_probs = unit_log_probs(scored, by)
@@ -204,7 +204,7 @@ class _Jsonl:
         self._file: io.TextIOBase = path.open("w", encoding="utf-8", errors="surrogatepass")
 
     @staticmethod
-    def content(scored: Scored, by: By, description: str) -> str:
+    def content(scored: ScoredDocument, by: By, description: str) -> str:
         return json.dumps(as_json(scored, by, description), ensure_ascii=False, default=str)
 
     def write(self, contents: Sequence[Any]) -> None:
@@ -222,7 +222,7 @@ class _Html:
         self._texts: list[ShadedText] = []
 
     @staticmethod
-    def content(scored: Scored, by: By, description: str) -> list[Any]:
+    def content(scored: ScoredDocument, by: By, description: str) -> list[Any]:
         return list(shaded(scored, by))
 
     def write(self, contents: Sequence[Any]) -> None:
@@ -241,13 +241,13 @@ MOST: Mapping[str, float] = {"word": MOST_BITS, "piece": MOST_BITS, "byte": 8.0}
 """The surprisal, in bits, from which on shades grow no darker; the same on every page, so that pages compare."""
 
 
-def shaded(scored: Scored, by: By) -> ShadedText:
+def shaded(scored: ScoredDocument, by: By) -> ShadedText:
     """A text with a mark for each word; by piece or byte, for each piece, those of one character together."""
     marks = shaded_words(scored).marks if by == "word" else _piece_marks(scored, by)
     return ShadedText(heading=scored.id, text=scored.text, marks=marks, note=totals_line(scored.totals))
 
 
-def _piece_marks(scored: Scored, by: By) -> list[Mark]:
+def _piece_marks(scored: ScoredDocument, by: By) -> list[Mark]:
     """Pieces in the order of the text; where the places of two overlap, they have one mark and their sum."""
     marks: list[Mark] = []
     order = np.argsort(scored.spans[:, 0], kind="stable").tolist()

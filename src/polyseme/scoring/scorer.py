@@ -22,7 +22,7 @@ from polyseme.scoring.causal import CausalScoring
 from polyseme.scoring.pseudo_likelihood import PseudoLikelihood, with_blanks
 from polyseme.scoring.seq2seq import SourceScoring
 from polyseme.scoring.target_rows import Ints, ScoringMethod, ScoringRequest
-from polyseme.scoring.text_scores import Floats, Scored, pieces_of_word
+from polyseme.scoring.text_scores import Floats, ScoredDocument, pieces_of_word
 from polyseme.scoring.word_bounds import WordEnds, bounds_of, corrections
 from polyseme.text.alignment import count_unknown, spans_in_original
 from polyseme.text.marked_word import SpanDocument
@@ -83,7 +83,7 @@ class Scorer:
         on_batch: OnBatch | None = None,
         *,
         sources: Sequence[Document] | None = None,
-    ) -> list[Scored]:
+    ) -> list[ScoredDocument]:
         """Documents with their scores; `sources` are what each is scored given, where the model reads a source."""
         encoded = self.tokenizer.encode_many(documents)
         if self.from_both_sides:
@@ -233,10 +233,10 @@ def _runs(documents: Sequence[Document], encoded: Sequence[Pieces]) -> list[tupl
     ]
 
 
-def _to_scored(document: Document, encoded: Pieces, **scores: Any) -> Scored:
+def _to_scored(document: Document, encoded: Pieces, **scores: Any) -> ScoredDocument:
     """A document with its scores, in its original text where it has one."""
     shown = document.in_original()
-    return Scored(
+    return ScoredDocument(
         text=shown.text,
         words=shown.words,
         id=shown.id,

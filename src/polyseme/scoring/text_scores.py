@@ -89,7 +89,7 @@ class Totals:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Scored(Document):
+class ScoredDocument(Document):
     """A document with a log-probability for every piece and every word: what `score` returns."""
 
     pieces: list[str]
@@ -192,7 +192,7 @@ def pieces_of_word(pieces: Pieces, number: int) -> tuple[int, int]:
     return min(before, int(words[number, 0])), end
 
 
-def totals(scored: Iterable[Scored]) -> Totals:
+def totals(scored: Iterable[ScoredDocument]) -> Totals:
     """What the scores of several texts come to."""
     return sum((each.totals for each in scored), Totals())
 
@@ -224,10 +224,10 @@ def perplexity(log_prob: float, count: float) -> float:
         return math.inf
 
 
-def scores_table(texts: Sequence[Scored]) -> Table:
+def scores_table(texts: Sequence[ScoredDocument]) -> Table:
     """Texts with their scores, one row each."""
 
-    def row(each: Scored) -> tuple[Any, ...]:
+    def row(each: ScoredDocument) -> tuple[Any, ...]:
         totals = each.totals
         return each.id, totals.words, totals.log_prob, totals.perplexity_per_word, each.text
 
@@ -235,7 +235,7 @@ def scores_table(texts: Sequence[Scored]) -> Table:
     return Table.of(counted(len(texts), "text"), header, texts, row)
 
 
-def shaded_html(texts: Sequence[Scored]) -> str:
+def shaded_html(texts: Sequence[ScoredDocument]) -> str:
     """For notebooks: the first texts, their words shaded by surprisal."""
     shaded = [shaded_words(each) for each in texts[:SHOWN]]
     return framed_page(
@@ -243,7 +243,7 @@ def shaded_html(texts: Sequence[Scored]) -> str:
     )
 
 
-def shaded_words(scored: Scored) -> ShadedText:
+def shaded_words(scored: ScoredDocument) -> ShadedText:
     """A text with a mark for each word."""
     marks = [
         Mark(word.start, word.end, value, f"{word}: {bits(value)}")

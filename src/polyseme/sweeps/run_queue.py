@@ -36,7 +36,7 @@ class SweepProgress(NamedTuple):
     """The run that has just ended, with its figures."""
 
 
-class Ended(NamedTuple):
+class RunExit(NamedTuple):
     """How the process of a run ended."""
 
     exit_code: int
@@ -61,9 +61,9 @@ class RunQueue:
     _n_started: int = 0
     _closed: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, folders: Mapping[str, Path], ended: Callable[[str, Ended | None], None]) -> None:
+    def run(self, folders: Mapping[str, Path], ended: Callable[[str, RunExit | None], None]) -> None:
         """Carry out the runs; `ended` is called for each in this thread, with None for one that never began."""
-        waiting: dict[Future[Ended | None], str] = {}
+        waiting: dict[Future[RunExit | None], str] = {}
         with ThreadPoolExecutor(self.jobs, "polyseme-sweep") as threads:
             try:
                 for name, folder in folders.items():
@@ -79,7 +79,7 @@ class RunQueue:
                 self._end_all()
                 raise
 
-    def _carry_out(self, name: str, folder: Path) -> Ended | None:
+    def _carry_out(self, name: str, folder: Path) -> RunExit | None:
         left = self.deadline - time.monotonic()
         with self._lock:
             too_late = left <= 0 or (left < WORTHWHILE and self._n_started >= self.jobs)
@@ -106,7 +106,7 @@ class RunQueue:
             process.wait()
         with self._lock:
             del self._processes[name]
-        return Ended(process.returncode, time.monotonic() > self.deadline)
+        return RunExit(process.returncode, time.monotonic() > self.deadline)
 
     def _end_all(self) -> None:
         with self._lock:

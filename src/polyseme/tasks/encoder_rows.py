@@ -19,7 +19,7 @@ from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.tasks.items import Item
 from polyseme.text.alignment import count_unknown
 from polyseme.text.documents import make_document
-from polyseme.types import Document, Framed, Pieces, Tokenizer
+from polyseme.types import Document, FramedRow, Pieces, Tokenizer
 
 Ints = NDArray[np.int64]
 DELIMITER = "$"
@@ -202,15 +202,15 @@ class RowMaker:
         words = np.concatenate([first.words + framed.offset, second.words + after])
         return self.text(framed, words, close=True), None
 
-    def frame_pair(self, first: Ints, second: Ints) -> Framed:
+    def frame_pair(self, first: Ints, second: Ints) -> FramedRow:
         """Two texts in a row; where the frame puts nothing between them, a delimiter does."""
         if not len(self._between):
             return self.tokenizer.frame(first, second)
         ids = np.concatenate([first, self._between, second])
         framed = self.tokenizer.frame(ids)
-        return Framed(framed.ids, framed.segments, framed.offset, framed.offset + len(first) + len(self._between))
+        return FramedRow(framed.ids, framed.segments, framed.offset, framed.offset + len(first) + len(self._between))
 
-    def text(self, framed: Framed, words: Ints, *, close: bool = False) -> Text:
+    def text(self, framed: FramedRow, words: Ints, *, close: bool = False) -> Text:
         """A framed row, with the places of its words; `close`: with an end special where the frame has none."""
         ids, segments = framed.ids, framed.segments
         if close and not self.ends and self._closes:
@@ -241,7 +241,7 @@ class RowMaker:
         closing = 0 if self.ends or not self._closes else 1
         return self.max_pieces - (len(framed.ids) - 2 * len(self._filler)) - closing
 
-    def _start_place(self, framed: Framed) -> int | None:
+    def _start_place(self, framed: FramedRow) -> int | None:
         if "start" not in self.tokenizer.specials:
             return None
         start = self.tokenizer.specials["start"]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.text.joined_words import joined_words
-from polyseme.types import Document, Framed, Pieces, Unit
+from polyseme.types import Document, FramedRow, Pieces, Unit
 
 Ints = NDArray[np.int64]
 
@@ -114,13 +114,13 @@ class CharacterTokenizer:
             stacklevel=4,
         )
 
-    def frame(self, ids: Ints, pair: Ints | None = None) -> Framed:
+    def frame(self, ids: Ints, pair: Ints | None = None) -> FramedRow:
         """A stretch of words with the markers around it."""
         if pair is not None:
             raise ModelError("This model reads one text at a time; it cannot read a pair.")
         begin, end = self.spell(list(MARKERS))
         row = np.concatenate([begin[None], ids.reshape(-1, self.max_characters), end[None]])
-        return Framed(row, np.zeros(len(row), dtype=np.int64), 1)
+        return FramedRow(row, np.zeros(len(row), dtype=np.int64), 1)
 
     # --- pieces to text ---------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ EXAMPLE = "Mark one word, as in: A [crane] caught a fish."
 ESCAPE = r"A bracket that belongs to the text is written \[ or \]."
 
 
-class Marked(NamedTuple):
+class MarkedText(NamedTuple):
     """A text without its marks, and the offsets of the marked part."""
 
     text: str
@@ -28,11 +28,11 @@ class Marked(NamedTuple):
     end: int
 
 
-def read_marks(source: str, masks: Sequence[str] = (MASK_TEXT,)) -> Marked:
+def read_marks(source: str, masks: Sequence[str] = (MASK_TEXT,)) -> MarkedText:
     r"""The text without its brackets, and the offsets of the marked part. There must be exactly one mark.
 
     >>> read_marks(r"A [crane] caught a \[very\] big fish.")
-    Marked(text='A crane caught a [very] big fish.', start=2, end=7)
+    MarkedText(text='A crane caught a [very] big fish.', start=2, end=7)
     """
     plain: list[str] = []
     opened: int | None = None  # offset in `source`; start and end are offsets in the plain text
@@ -56,7 +56,7 @@ def read_marks(source: str, masks: Sequence[str] = (MASK_TEXT,)) -> Marked:
         raise InputError(f"No word is marked in {_shown(source)}{' (a mask marks nothing)' * only_masks}. {EXAMPLE}")
     if end is None:
         raise InputError(f"The '[' at character {opened} of {_shown(source)} is not closed. {ESCAPE} {EXAMPLE}")
-    return Marked("".join(plain), start, end)
+    return MarkedText("".join(plain), start, end)
 
 
 def marked_use(source: str, masks: Sequence[str] = (MASK_TEXT,)) -> Document:

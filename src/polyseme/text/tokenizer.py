@@ -29,7 +29,7 @@ from polyseme.text.joined_words import joined_words
 from polyseme.text.sentencepiece_encoding import SentencePieceEncoder
 from polyseme.text.sentencepiece_settings import SETTING, settings_of
 from polyseme.text.specials import THEIR_NAMES
-from polyseme.types import Document, Framed, Pieces, Unit
+from polyseme.types import Document, FramedRow, Pieces, Unit
 
 Ints = NDArray[np.int64]
 
@@ -142,7 +142,7 @@ class PieceTokenizer:
                 spans.append(encoded.spans + start)
         return Pieces(np.concatenate(ids), np.concatenate(spans), np.array([masks, masks], dtype=np.int64).T)
 
-    def frame(self, ids: Ints, pair: Ints | None = None) -> Framed:
+    def frame(self, ids: Ints, pair: Ints | None = None) -> FramedRow:
         """One row as the encoder reads it: the stretch `ids`, or a pair of stretches, with the specials around."""
         stretches = {"a": ids} if pair is None else {"a": ids, "b": pair}
         slots = self.framing.slots(len(stretches))
@@ -160,7 +160,7 @@ class PieceTokenizer:
                 row[start] = self.specials[name]
             if segment:
                 segments[start:end] = segment
-        return Framed(row, segments, starts["a"], starts.get("b"))
+        return FramedRow(row, segments, starts["a"], starts.get("b"))
 
     # --- pieces to text ---------------------------------------------------------------------------------------------
 

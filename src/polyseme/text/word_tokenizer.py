@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import ModelError
 from polyseme.text.character_ngrams import CharacterNgrams
-from polyseme.types import Document, Framed, Pieces, Unit
+from polyseme.types import Document, FramedRow, Pieces, Unit
 
 Ints = NDArray[np.int64]
 VOCABULARY = "vocabulary.txt"
@@ -113,11 +113,11 @@ class WordTokenizer:
             pieces += [(shift + bucket, start, end) for bucket, start, end in self.ngrams.of(spelled)]
         return np.array(pieces or [(self._unknown, 0, length)], np.int64)
 
-    def frame(self, ids: Ints, pair: Ints | None = None) -> Framed:
+    def frame(self, ids: Ints, pair: Ints | None = None) -> FramedRow:
         """Pieces as they are: no model of this kind has specials around a text."""
         if pair is not None:
             raise ModelError("This model reads one text at a time; it cannot read a pair.")
-        return Framed(ids, np.zeros(len(ids), np.int64), 0)
+        return FramedRow(ids, np.zeros(len(ids), np.int64), 0)
 
     # --- pieces to text ----------------------------------------------------------------------------------------------
 

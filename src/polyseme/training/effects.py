@@ -31,7 +31,7 @@ CURVE = "curve.svg"
 
 
 @dataclass
-class Moment:
+class StepState:
     """The state of a run after a step."""
 
     done: int
@@ -81,10 +81,10 @@ class Moment:
 class Effect(Protocol):
     """Something that happens after steps."""
 
-    def __call__(self, moment: Moment) -> None: ...
+    def __call__(self, moment: StepState) -> None: ...
 
 
-def due(moment: Moment, every: int) -> bool:
+def due(moment: StepState, every: int) -> bool:
     """Whether what happens every `every` steps happens now; the first and the last step always count."""
     return moment.done % every == 0 or moment.done == 1 or moment.last
 
@@ -92,7 +92,7 @@ def due(moment: Moment, every: int) -> bool:
 class AverageWeights:
     """Lets the average of the weights, where one is kept, follow each step."""
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if moment.trainer.average is not None:
             moment.trainer.average.update(moment.done)
 
@@ -104,7 +104,7 @@ class Evaluate:
     rows: Callable[[], Iterable[StepRows]]
     every: int
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if moment.done % self.every == 0 or moment.last:
             with moment.trainer.averaged():
                 means = moment.trainer.evaluate(self.rows())
@@ -120,7 +120,7 @@ class Log:
     folder: Path
     every: int
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
             return
         line = {
@@ -165,7 +165,7 @@ class DrawCurve:
     title: str
     unigram_entropy: float | None
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if not moment.trainer.devices.leads or not (moment.held_out or moment.last):
             return
         lines = read_log(self.folder)
@@ -192,7 +192,7 @@ class TensorBoard:
         self.every = every
         self.writer = board.SummaryWriter(str(folder / "tensorboard"))
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if due(moment, self.every) or moment.held_out:
             self._add("train", {**moment.losses, "total": moment.loss, "lr": moment.learning_rate}, moment.done)
             self._add("held_out", moment.held_out, moment.done)
@@ -241,7 +241,7 @@ class ReportProgress:
     _since: tuple[int, float] = (0, 0.0)
     _first: tuple[int, float] | None = None
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if not moment.trainer.devices.leads or not (due(moment, self.every) or moment.held_out):
             return
         pieces, seconds = self._since if self._since[0] else (moment.pieces, moment.seconds)
@@ -269,7 +269,7 @@ class ReportProgress:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluatedStep:
     """A step of which there is a checkpoint, and its held-out loss of predicting pieces."""
 
     step: int
@@ -291,9 +291,9 @@ class WriteCheckpoints:
     keep: int
     shard_size: int | None
     keeps_lowest: bool = False
-    lowest: Evaluated | None = None
+    lowest: EvaluatedStep | None = None
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if self._is_due(moment.done):
             self._see(moment.done, moment.trainer.prediction(moment.held_out))
         if self._is_due(moment.done) or moment.stops:
@@ -307,7 +307,7 @@ class WriteCheckpoints:
 
     def _see(self, step: int, loss: float | None) -> None:
         if self.keeps_lowest and loss is not None and (self.lowest is None or loss < self.lowest.loss):
-            self.lowest = Evaluated(step, loss)
+            self.lowest = EvaluatedStep(step, loss)
 
     def _is_due(self, done: int) -> bool:
         return done % self.every == 0 or done == self.n_steps

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polyseme.training.effects import Effect, Moment
+from polyseme.training.effects import Effect, StepState
 from polyseme.training.loader import Loader
 from polyseme.training.trainer import Trainer
 from polyseme.training.training_settings import Plan
@@ -43,7 +43,7 @@ def train(
     for rows in loader.steps(first, plan.n_steps if last is None else last, workers=workers):
         means = trainer.step(rows, plan)
         waited += rows.waited
-        moment = Moment(
+        moment = StepState(
             done=rows.step + 1,
             n_steps=plan.n_steps,
             means=means,

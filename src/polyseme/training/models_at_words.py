@@ -19,7 +19,7 @@ from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import whole_folder
 from polyseme.json_reading import load_json
 from polyseme.model_folder import save_bundle
-from polyseme.training.effects import Moment
+from polyseme.training.effects import StepState
 from polyseme.training.run_folder import LEDGER, MODEL, RUN, write_json
 
 AT_WORDS = "at-words"
@@ -27,7 +27,7 @@ SEEN = "seen.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen(Config):
+class AmountRead(Config):
     """How much a model has read."""
 
     words: int
@@ -35,11 +35,11 @@ class Seen(Config):
     step: int
 
 
-class KeptModel(NamedTuple):
+class ModelAtWords(NamedTuple):
     """A model's folder, and what it has read."""
 
     folder: Path
-    seen: Seen
+    seen: AmountRead
 
 
 _NUMBER = re.compile(r"(?P<number>[0-9][0-9_]*(\.[0-9]+)?)(?P<unit>[kmb]?)", re.ASCII)
@@ -84,7 +84,7 @@ class KeepAtWords:
         """How many words so many pieces are."""
         return round(pieces * self.words_per_piece)
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         before, now = self.words(self.pieces), self.words(moment.pieces)
         self.pieces = moment.pieces
         reached = [number for number in self.numbers if before < number <= now]
@@ -93,10 +93,10 @@ class KeepAtWords:
         bundles = self.results()
         if moment.trainer.devices.leads:
             for number in reached:
-                self._write(number, bundles, Seen(words=now, pieces=moment.pieces, step=moment.done))
+                self._write(number, bundles, AmountRead(words=now, pieces=moment.pieces, step=moment.done))
         moment.trainer.devices.wait()
 
-    def _write(self, number: int, bundles: Mapping[str, Bundle], seen: Seen) -> None:
+    def _write(self, number: int, bundles: Mapping[str, Bundle], seen: AmountRead) -> None:
         (self.folder / AT_WORDS).mkdir(exist_ok=True)
         with whole_folder(self.folder / AT_WORDS / str(number), force=True) as folder:
             save_bundle(bundles[MODEL], folder, force=True, shard_size=self.shard_size)
@@ -106,7 +106,7 @@ class KeepAtWords:
             write_json(folder / SEEN, seen.to_json())
 
 
-def kept_models(path: Path) -> list[KeptModel]:
+def kept_models(path: Path) -> list[ModelAtWords]:
     """The models of a run by words, the last one included; `path` is the run's folder, or that of one of its models.
 
     The words of the last model are those of its own `seen.json`; without one, they follow from its pieces by the words
@@ -120,7 +120,7 @@ def kept_models(path: Path) -> list[KeptModel]:
         )
     folders = [folder for folder in (run / AT_WORDS).glob("*") if (folder / SEEN).is_file()]
     models = sorted(
-        (KeptModel(_model_in(each, part), _read_seen(each)) for each in folders), key=lambda each: each.seen.words
+        (ModelAtWords(_model_in(each, part), _read_seen(each)) for each in folders), key=lambda each: each.seen.words
     )
     if not models:
         raise InputError(
@@ -131,18 +131,18 @@ def kept_models(path: Path) -> list[KeptModel]:
     return models if last is None else [*models, last]
 
 
-def _finished_model(run: Path, part: str, before: Seen) -> KeptModel | None:
+def _finished_model(run: Path, part: str, before: AmountRead) -> ModelAtWords | None:
     """The finished model; None where there is none, or where it is the one before."""
     folder = run / part
     if not folder.is_dir():
         return None
     seen = _read_seen(folder) if (folder / SEEN).is_file() else _by_ledger(run, before)
-    return KeptModel(folder, seen) if seen.step > before.step else None
+    return ModelAtWords(folder, seen) if seen.step > before.step else None
 
 
-def _by_ledger(run: Path, before: Seen) -> Seen:
+def _by_ledger(run: Path, before: AmountRead) -> AmountRead:
     pieces, steps = _numbers(run / LEDGER, "pieces", "steps")
-    return Seen(words=round(pieces * before.words / max(before.pieces, 1)), pieces=pieces, step=steps)
+    return AmountRead(words=round(pieces * before.words / max(before.pieces, 1)), pieces=pieces, step=steps)
 
 
 def _model_in(folder: Path, part: str) -> Path:
@@ -150,9 +150,9 @@ def _model_in(folder: Path, part: str) -> Path:
     return folder / part if (folder / part).is_dir() else folder
 
 
-def _read_seen(folder: Path) -> Seen:
+def _read_seen(folder: Path) -> AmountRead:
     words, pieces, step = _numbers(folder / SEEN, "words", "pieces", "step")
-    return Seen(words=words, pieces=pieces, step=step)
+    return AmountRead(words=words, pieces=pieces, step=step)
 
 
 def _numbers(file: Path, *names: str) -> list[int]:

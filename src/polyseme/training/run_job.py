@@ -35,7 +35,7 @@ from polyseme.training.effects import (
 )
 from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.loop import Trained, train
-from polyseme.training.models_at_words import SEEN, KeepAtWords, Seen
+from polyseme.training.models_at_words import SEEN, AmountRead, KeepAtWords
 from polyseme.training.pretraining import TRIAL_SECONDS, TRIAL_SHARE, Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.run_card import write_cards
@@ -300,10 +300,10 @@ class RunSlice:
             )
         return lowest.loss
 
-    def seen(self, step: int) -> Seen:
+    def seen(self, step: int) -> AmountRead:
         """What was read until a step."""
         pieces = self.plan.pieces_until(step)
-        return Seen(words=round(pieces * self.pretraining.corpus.words_per_piece), pieces=pieces, step=step)
+        return AmountRead(words=round(pieces * self.pretraining.corpus.words_per_piece), pieces=pieces, step=step)
 
     def averaged_held_out(self) -> float | None:
         """The same of the mean of the last checkpoints' weights, which the networks are given for good."""

@@ -76,7 +76,7 @@ class Trainer:
         """Of the weights, where it is evaluated and saved instead of them."""
         if settings.optimizer.averages:
             self.average = TriggeredAverage(self.inner, settings.optimizer.patience)
-        self.recorded: RecordedStep[Inputs, Taken] | None = None
+        self.recorded: RecordedStep[Inputs, StepResult] | None = None
         """Steps as they are recorded and replayed; None where they are plain."""
         if settings.record and devices.device.type == "cuda" and self.can_record():
             self.record_steps(CudaRecorder(devices.device))
@@ -151,17 +151,17 @@ class Trainer:
         else:
             inputs.counts = {name: torch.tensor(count, dtype=self.dtype) for name, count in counts.items()}
             taken = self.recorded(inputs)
-            taken = Taken({name: each.clone() for name, each in taken.means.items()}, taken.memory)
+            taken = StepResult({name: each.clone() for name, each in taken.means.items()}, taken.memory)
         self.memory = taken.memory
         return taken.means
 
-    def _take(self, inputs: Inputs) -> Taken:
+    def _take(self, inputs: Inputs) -> StepResult:
         """A step over what is on the device; all that it reads and changes are tensors."""
         self.nets.train()
         if self.in_place:
             return self._take_in_place(inputs)
         sums: dict[str, Tensor] = {}
-        carried = Carried(inputs.memory, self._new_memory if self.carries else None)
+        carried = StepMemory(inputs.memory, self._new_memory if self.carries else None)
         for number, batch in enumerate(inputs.passes):
             with no_sync(self.nets, last_pass=number == len(inputs.passes) - 1):
                 with self.autocast():
@@ -177,14 +177,14 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         sums = self.devices.sum_losses(sums)
-        return Taken({name: each / inputs.counts[name] for name, each in sums.items()}, carried.joined())
+        return StepResult({name: each / inputs.counts[name] for name, each in sums.items()}, carried.joined())
 
-    def _take_in_place(self, inputs: Inputs) -> Taken:
+    def _take_in_place(self, inputs: Inputs) -> StepResult:
         """The same where the objective moves the networks, after each of some parts of a pass."""
         rate = self.optimizer.param_groups[0]["lr"]
         of_passes = [self.objective.update(self.inner, batch, rate) for batch in inputs.passes]
         sums = {name: torch.stack([each[name] for each in of_passes]).sum() for name in of_passes[0]}
-        return Taken({name: each / inputs.counts[name] for name, each in sums.items()}, None)
+        return StepResult({name: each / inputs.counts[name] for name, each in sums.items()}, None)
 
     @torch.no_grad()
     def evaluate(self, steps: Iterable[StepRows]) -> dict[str, float]:
@@ -200,7 +200,7 @@ class Trainer:
         memory: Memory | None = None
         for rows in steps:
             idle = not rows.counts
-            carried = Carried(memory, self._new_memory if self.carries else None)
+            carried = StepMemory(memory, self._new_memory if self.carries else None)
             for name, count in rows.counts.items():
                 counts[name] = counts.get(name, 0.0) + count
             for size, batch in zip(rows.sizes, rows.passes, strict=True):
@@ -341,7 +341,7 @@ class Inputs:
 
 
 @dataclass
-class Taken:
+class StepResult:
     """What a step gives."""
 
     means: dict[str, Tensor]
@@ -350,7 +350,7 @@ class Taken:
 
 
 @dataclass
-class Carried:
+class StepMemory:
     """The memory of a step's rows, handed to its passes and joined afterwards."""
 
     memory: Memory | None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyseme.errors import PolysemeError, PolysemeWarning
-from polyseme.training.effects import Moment, due
+from polyseme.training.effects import StepState, due
 from polyseme.training.time_budget import UNMEASURED
 from polyseme.training.trainer import Trainer
 
@@ -51,7 +51,7 @@ class StopIfDiverged:
         self.first = loss if self.first is None else self.first
         self.n_high = self.n_high + 1 if loss > 2 * self.first + 1 else 0
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if not due(moment, self.every):
             return
         loss = moment.loss
@@ -91,7 +91,7 @@ class WarnIfNothingIsLearned:
             subject for each in evaluated for subject in self._due(each["step"], n_steps, each["held_out"], trainer)
         }
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         trainer = moment.trainer
         for subject, (loss, entropy) in self._due(moment.done, moment.n_steps, moment.held_out, trainer).items():
             if subject in self.warned:
@@ -153,12 +153,12 @@ class StopAfter:
     """The step after which they agree next."""
     stopped: bool = False
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if not moment.last and moment.done >= self.next_look:
             self.stopped, self.next_look = moment.trainer.devices.agree(self._look(moment))
             moment.stops = moment.stops or self.stopped
 
-    def _look(self, moment: Moment) -> tuple[bool, int]:
+    def _look(self, moment: StepState) -> tuple[bool, int]:
         """Whether time is up, and when to look next: more often as it runs out; a single process looks every step."""
         left = self.deadline - time.perf_counter()
         seconds_per_step = (moment.seconds - moment.seconds_before) / (moment.done - moment.first)
@@ -175,7 +175,7 @@ class MeasureSteps:
     began: tuple[int, float] | None = None
     """The steps taken by then, and the clock."""
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: StepState) -> None:
         if self.began is None and moment.done >= moment.first + UNMEASURED:
             self.finish()
             self.began = moment.done, time.perf_counter()

@@ -29,7 +29,7 @@ from polyseme.training.energy_meter import Meter
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
 from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
-from polyseme.transfer.prepare_items import Prepared, judge, prepare, standardize
+from polyseme.transfer.prepare_items import PreparedItems, judge, prepare, standardize
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.seeds_abreast import seeds_abreast, take_turns
 from polyseme.transfer.split_figures import compared, confusion_of, split_figures
@@ -37,7 +37,7 @@ from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
 from polyseme.transfer.task_model import TaskConfig, TaskModel, check_language_model, pooler_of
 from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.text_labels import answers_of, numbers_of
-from polyseme.transfer.train_seed import Learned, StepReport, learn, put, reinit_top
+from polyseme.transfer.train_seed import StepReport, TrainedSeed, learn, put, reinit_top
 from polyseme.transfer.train_step import autocast
 from polyseme.transfer.vector_store import Store
 from polyseme.types import Progress
@@ -47,7 +47,7 @@ FEATURES = "features"
 
 
 @dataclass
-class Finetuned:
+class FinetuneResult:
     """The result of `finetune_task`: the model that is kept, and the report."""
 
     model: TaskModel
@@ -85,7 +85,7 @@ class FinetuneRun:
 
 def finetune_task(
     data: TaskData, bundle: Bundle | None, settings: FinetuneSettings, run: FinetuneRun | None = None
-) -> Finetuned:
+) -> FinetuneResult:
     """Train a head over `bundle`, or the whole, for a task whose data has been checked. `bundle` is not changed."""
     work = _Finetuning(data, bundle, settings, FinetuneRun() if run is None else run)
     meter = Meter(work.device, rates=work.run.rates)
@@ -99,7 +99,7 @@ def finetune_task(
     for note in (note for each in results for note in each.figures.notes):
         warnings.warn(note, PolysemeWarning, stacklevel=2)
     ledger = work.ledger(results, time.perf_counter() - started, meter)
-    return Finetuned(model, work.report(results, best, dev_judgments, ledger), work.cut)
+    return FinetuneResult(model, work.report(results, best, dev_judgments, ledger), work.cut)
 
 
 class _Finetuning:
@@ -257,7 +257,7 @@ class _Finetuning:
         judgments = judge(model, self.prepared[split], autocast=self.autocast())
         return [f"{split}: {note}" for note in undefined(doubtful, *compared(self.data, split, judgments))]
 
-    def _result(self, model: TaskModel, run: Learned) -> SeedResult:
+    def _result(self, model: TaskModel, run: TrainedSeed) -> SeedResult:
         dev = run.dev
         calibrated = self.kind.calibrated(model.head.config, self.data.splits["dev"], partial(self._judge_dev, model))
         if calibrated is not None:
@@ -359,7 +359,7 @@ class _Finetuning:
         sources = [getattr(each.source, "stacked", None) for each in self.prepared.values()]
         return [store for source in sources if source is not None for store in source.stores if store.computed]
 
-    def _is_computed_here(self, prepared: Prepared) -> bool:
+    def _is_computed_here(self, prepared: PreparedItems) -> bool:
         """Whether the vectors are this run's work: not if a cache of the user's had them."""
         store = getattr(prepared.source, "store", None)
         own = self.run.folder is not None and self.cache == self.run.folder / FEATURES

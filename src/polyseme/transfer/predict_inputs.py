@@ -24,7 +24,7 @@ from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress
 
 
-class Judged(NamedTuple):
+class InputPredictions(NamedTuple):
     """Predictions, unless they went to a file, and what they cost."""
 
     predictions: list[Prediction]
@@ -45,7 +45,7 @@ def predict_inputs(
     progress: Progress | None = None,
     started: float | None = None,
     workers: Callable[[Columns], Workers | None] | None = None,
-) -> Judged:
+) -> InputPredictions:
     """Predict for every text of inputs; `card` is what the model's folder says of its task.
 
     `others` are models that answer together with the first. `workers` makes those that do the work, where they do.
@@ -66,7 +66,7 @@ def predict_inputs(
     )
     for note in predictor.notes():
         warnings.warn(f"{note}.", PolysemeWarning, stacklevel=4)
-    return Judged(predictions, predictor.cost(time.perf_counter() - started))
+    return InputPredictions(predictions, predictor.cost(time.perf_counter() - started))
 
 
 def predict_settings(

@@ -34,7 +34,7 @@ PREDICTED_PIECES = {"cuda": 32768, "cpu": 4096}
 
 
 @dataclass
-class Prepared:
+class PreparedItems:
     """Items, ready to be learned from or judged."""
 
     items: Sequence[Item]
@@ -81,7 +81,7 @@ def prepare(
     learning: bool,
     cache: Path | None = None,
     progress: Progress | None = None,
-) -> Prepared:
+) -> PreparedItems:
     """Make items ready; frozen vectors are computed here, unless the cache has them."""
     config, kind = model.config, KINDS[model.config.kind]
     _check_marks(model.head.config.n_marks, items)
@@ -94,7 +94,7 @@ def prepare(
     else:
         rows = word_rows(items, kind.seconds, strings=model.inputs is not None)
     units = _units(model, items, rows, learning=learning)
-    return Prepared(items, _source(model, items, units, cache, progress))
+    return PreparedItems(items, _source(model, items, units, cache, progress))
 
 
 def _check_marks(n_marks: int, items: Sequence[Item]) -> None:
@@ -171,7 +171,7 @@ def _stacked_stores(
     return StackedStores(stores, {key: number for number, key in enumerate(documents)}, model.device)
 
 
-def standardize(model: TaskModel, prepared: Prepared) -> None:
+def standardize(model: TaskModel, prepared: PreparedItems) -> None:
     """Measure the frozen vectors of prepared items where a mix standardizes them."""
     source = prepared.source
     stores = {}
@@ -210,7 +210,7 @@ def _with_strings(rows: list[list[TaskRow]], spelled: list[list[TaskRow]]) -> li
 
 
 def judge(
-    model: TaskModel, prepared: Prepared, *, autocast: AbstractContextManager[Any] | None = None
+    model: TaskModel, prepared: PreparedItems, *, autocast: AbstractContextManager[Any] | None = None
 ) -> list[Judgment]:
     """What a model says of items, in their order; batches are of like lengths, and each row is judged by itself."""
     source = prepared.source

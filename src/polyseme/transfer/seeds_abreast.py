@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 import torch
 
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.prepare_items import Prepared
+from polyseme.transfer.prepare_items import PreparedItems
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.train_step import bucket, can_record
 
@@ -29,7 +29,7 @@ STATES_PER_LAYER = 40
 """States of a row that a layer holds for the backward pass, at most."""
 
 
-def seeds_abreast(model: TaskModel, train: Prepared, settings: FinetuneSettings) -> int:
+def seeds_abreast(model: TaskModel, train: PreparedItems, settings: FinetuneSettings) -> int:
     """Seeds of such a model that half of a GPU's free memory holds; one where steps are not recorded."""
     if not can_record(model) or settings.compile is False:
         return 1

@@ -27,7 +27,7 @@ from polyseme.tasks.train_samples import TrainSamples, TrainShare
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.finetune_report import FinetuneReport
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.finetune_task import FEATURES, Finetuned, FinetuneRun, finetune_task
+from polyseme.transfer.finetune_task import FEATURES, FinetuneResult, FinetuneRun, finetune_task
 from polyseme.transfer.share_points import PRETRAINED, SCRATCH, SharePoint
 from polyseme.transfer.task_folder import REPORT
 from polyseme.transfer.train_seed import named_part
@@ -63,7 +63,7 @@ def finetune_shares(
     run: FinetuneRun | None = None,
     *,
     scratch: bool = False,
-) -> Finetuned:
+) -> FinetuneResult:
     """`finetune_task` for every share and seed; the result is that of the largest share, with the curve in its report.
 
     With `scratch` the same architecture is trained from random weights, too.
@@ -75,7 +75,7 @@ def finetune_shares(
     train = data.splits["train"]
     samples = TrainSamples.of(shares, train, settings.seeds, data.name)
     reports: dict[_Run, FinetuneReport] = {}
-    best: Finetuned | None = None
+    best: FinetuneResult | None = None
     with ExitStack() as stack:
         cache = run.cache
         if cache is None:
@@ -107,7 +107,7 @@ def finetune_shares(
             elif place is not None:
                 _keep(place, done.report)
     assert best is not None  # the runs of the largest share are always made
-    return Finetuned(best.model, _join_reports(reports, best, samples), best.cut)
+    return FinetuneResult(best.model, _join_reports(reports, best, samples), best.cut)
 
 
 def check_scratch(bundle: Bundle | None, settings: FinetuneSettings) -> None:
@@ -142,7 +142,7 @@ def _start_of(bundle: Bundle | None, run: _Run) -> Bundle | None:
     return fresh_bundle(bundle)
 
 
-def _rank(done: Finetuned) -> tuple[bool, float]:
+def _rank(done: FinetuneResult) -> tuple[bool, float]:
     best = done.report.best
     return best.learned, best.dev[done.report.metrics[0]]
 
@@ -165,7 +165,7 @@ def _keep(place: Path, report: FinetuneReport) -> None:
             shutil.rmtree(each)
 
 
-def _join_reports(reports: dict[_Run, FinetuneReport], best: Finetuned, samples: TrainSamples) -> FinetuneReport:
+def _join_reports(reports: dict[_Run, FinetuneReport], best: FinetuneResult, samples: TrainSamples) -> FinetuneReport:
     """The report of the largest share, with all shares as its curve, and what all of them cost."""
     points = []
     for start, share in dict.fromkeys((run.start, run.share) for run in reports):

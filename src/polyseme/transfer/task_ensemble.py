@@ -25,7 +25,7 @@ from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.predictions import Judgment
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.finetune_report import TOGETHER, FinetuneReport, worst_errors
-from polyseme.transfer.finetune_task import Finetuned
+from polyseme.transfer.finetune_task import FinetuneResult
 from polyseme.transfer.predict_files import CHUNK_TEXTS
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.split_figures import confusion_of, split_figures
@@ -79,7 +79,7 @@ def load_task_models(
     return models, task_card(folders[0]) or {}
 
 
-def joint_report(data: TaskData, fitted: Sequence[Finetuned], names: Sequence[str]) -> FinetuneReport:
+def joint_report(data: TaskData, fitted: Sequence[FinetuneResult], names: Sequence[str]) -> FinetuneReport:
     """The report of the best of the models on dev, with what all of them score together: figures, confusions, errors.
 
     Each model answers with its best seed.

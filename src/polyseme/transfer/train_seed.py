@@ -26,7 +26,7 @@ from polyseme.training.checkpoint import (
 )
 from polyseme.training.optimizers import Optimizer, build_optimizer, layer_rates
 from polyseme.transfer.finetune_settings import FinetuneSettings
-from polyseme.transfer.prepare_items import Prepared
+from polyseme.transfer.prepare_items import PreparedItems
 from polyseme.transfer.seeds_abreast import Run
 from polyseme.transfer.task_model import TaskModel
 from polyseme.transfer.task_teaching import TaskTeaching
@@ -59,7 +59,7 @@ def named_part(on_report: Callable[[StepReport], None], part: str) -> Callable[[
 
 
 @dataclass
-class Learned:
+class TrainedSeed:
     """The result of one seed."""
 
     seed: int
@@ -80,7 +80,7 @@ class Learned:
 
 def learn(
     model: TaskModel,
-    train: Prepared,
+    train: PreparedItems,
     score: Score,
     settings: FinetuneSettings,
     seed: int,
@@ -92,7 +92,7 @@ def learn(
     checkpoints: Path | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     on_report: Callable[[StepReport], None] | None = None,
-) -> Run[Learned]:
+) -> Run[TrainedSeed]:
     """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
 
     A run for `take_turns`, which yields after every step. Unless the settings say how many evaluations an epoch has,
@@ -118,7 +118,7 @@ def learn(
         max_grad_norm=settings.max_grad_norm,
         loss=None if teaching is None else teaching.loss_of(model),
     )
-    learned = Learned(seed=seed, best_step=0, dev={}, n_steps=n_steps)
+    learned = TrainedSeed(seed=seed, best_step=0, dev={}, n_steps=n_steps)
     best: dict[str, Tensor] = {}
     done = _resume(checkpoints, model, optimizer, learned, best)
     an_epoch_has = settings.evaluations or 1
@@ -235,7 +235,7 @@ def _first_figure(figures: Mapping[str, float]) -> float:
 
 
 def _keep(
-    folder: Path, step: int, model: TaskModel, optimizer: Optimizer, learned: Learned, best: Mapping[str, Tensor]
+    folder: Path, step: int, model: TaskModel, optimizer: Optimizer, learned: TrainedSeed, best: Mapping[str, Tensor]
 ) -> None:
     names = {parameter: name for name, parameter in model.named_parameters()}
     tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.state().items()}
@@ -246,7 +246,7 @@ def _keep(
 
 
 def _resume(
-    folder: Path | None, model: TaskModel, optimizer: Optimizer, learned: Learned, best: dict[str, Tensor]
+    folder: Path | None, model: TaskModel, optimizer: Optimizer, learned: TrainedSeed, best: dict[str, Tensor]
 ) -> int:
     """Restore a checkpoint; returns the steps that were taken before it."""
     checkpoint = None if folder is None else read_latest(folder)

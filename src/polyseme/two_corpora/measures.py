@@ -22,7 +22,7 @@ Numbers = NDArray[np.float64]
 MEASURES = ("apd", "prt", "jsd")
 
 
-class Measured(NamedTuple):
+class DrawMeasures(NamedTuple):
     """The measures of P draws, [P] each."""
 
     apd: Numbers
@@ -62,7 +62,7 @@ class WordUsesVectors:
         one_hot: Numbers = np.eye(int(self.senses.max()) + 1)[self.senses]
         return one_hot
 
-    def measure(self, first: Numbers, second: Numbers | None = None) -> Measured:
+    def measure(self, first: Numbers, second: Numbers | None = None) -> DrawMeasures:
         """All measures for weights of the uses in the first and in the second corpus: [P, N] each.
 
         Without the second, its uses are all that are not in the first.
@@ -74,7 +74,7 @@ class WordUsesVectors:
         between = _share(distances[0] * second, pairs[0] * second)
         within = (_share(distances[0] * first, pairs[0] * first) + _share(distances[1] * second, pairs[1] * second)) / 2
         shares = [each / each.sum(axis=1, keepdims=True) for each in counts]
-        return Measured(between, between - within, _cosine_distances(*sums), divergence(*shares))
+        return DrawMeasures(between, between - within, _cosine_distances(*sums), divergence(*shares))
 
     @staticmethod
     def _weigh(first: Numbers, second: Numbers | None, values: Numbers) -> tuple[Numbers, Numbers]:

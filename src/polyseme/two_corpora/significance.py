@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from polyseme.two_corpora.measures import Measured, Numbers, WordUsesVectors
+from polyseme.two_corpora.measures import DrawMeasures, Numbers, WordUsesVectors
 
 MIN_GROUPS = 5
 """Groups of texts with the word that the test needs in each corpus: of fewer there are too few permutations."""
@@ -85,23 +85,23 @@ def _portions(n_draws: int) -> Iterator[int]:
         yield min(_AT_ONCE, n_draws - start)
 
 
-def observed(uses: WordUsesVectors, exchange: Exchange) -> Measured:
+def observed(uses: WordUsesVectors, exchange: Exchange) -> DrawMeasures:
     """The measures of the corpora as they are: [1] each."""
     return uses.measure(exchange.observed())
 
 
-def permuted(uses: WordUsesVectors, exchange: Exchange, n_draws: int, rng: np.random.Generator) -> Measured:
+def permuted(uses: WordUsesVectors, exchange: Exchange, n_draws: int, rng: np.random.Generator) -> DrawMeasures:
     """The measures of `n_draws` permutations."""
     return _join_measures([uses.measure(weights) for weights in exchange.permutations(n_draws, rng)])
 
 
-def bootstrapped(uses: WordUsesVectors, exchange: Exchange, n_draws: int, rng: np.random.Generator) -> Measured:
+def bootstrapped(uses: WordUsesVectors, exchange: Exchange, n_draws: int, rng: np.random.Generator) -> DrawMeasures:
     """The measures of `n_draws` bootstrap samples."""
     return _join_measures([uses.measure(*weights) for weights in exchange.bootstraps(n_draws, rng)])
 
 
-def _join_measures(parts: Sequence[Measured]) -> Measured:
-    return Measured(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+def _join_measures(parts: Sequence[DrawMeasures]) -> DrawMeasures:
+    return DrawMeasures(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def p_value(value: float, draws: Numbers) -> float:

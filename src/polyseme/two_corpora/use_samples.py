@@ -33,7 +33,7 @@ from polyseme.text.sentences import split_sentences
 from polyseme.text.word_forms import close_forms, form, times
 from polyseme.types import Document, Progress
 from polyseme.verb_options.word_options import CompareOptions
-from polyseme.word_senses.gather_uses import Gathered, gather
+from polyseme.word_senses.gather_uses import UsesChunk, gather
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 
 UNITS = (None, "texts", "blocks")
@@ -196,7 +196,7 @@ def sampled_uses(
 
 def _chunks(
     corpus: Corpus, embedder: Embedder, draw: _Draw, group_by: str | None, progress: Progress | None
-) -> Iterator[Gathered]:
+) -> Iterator[UsesChunk]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PolysemeWarning)  # files that are left out were reported at the first reading
         opened = read_rows(corpus.source, **corpus.reading, sentences=split_sentences)
@@ -279,7 +279,7 @@ def _places(count: int, max_uses: int, rng: np.random.Generator) -> range | froz
     return frozenset(rng.choice(count, size=max_uses, replace=False).tolist())
 
 
-def _uses(chunk: Gathered, draw: _Draw, corpus: int) -> pa.Table:
+def _uses(chunk: UsesChunk, draw: _Draw, corpus: int) -> pa.Table:
     """The uses of a chunk as rows of the table; of a long text the part around the use is kept."""
     columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
     groups, draw.groups = draw.groups, []

@@ -44,7 +44,7 @@ from polyseme.scoring.benchmark_items import score_last_words, score_pairs, scor
 from polyseme.scoring.pseudo_likelihood import Hide, check_hide
 from polyseme.scoring.scorer import Scorer
 from polyseme.text.documents import make_document
-from polyseme.training.models_at_words import KeptModel, kept_models
+from polyseme.training.models_at_words import ModelAtWords, kept_models
 from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
 from polyseme.transfer.task_ensemble import model_names
 from polyseme.verb_options.evaluation_options import EvaluateOptions
@@ -167,7 +167,7 @@ def _evaluate_language_model(options: EvaluateOptions, name: str, started: float
 
 
 def _curve(
-    models: Sequence[KeptModel], options: EvaluateOptions, report_on: Callable[[EvaluateOptions, float], Report]
+    models: Sequence[ModelAtWords], options: EvaluateOptions, report_on: Callable[[EvaluateOptions, float], Report]
 ) -> Report:
     """The report of a run's last model, with the figures of each model that it kept."""
     progress = options.progress

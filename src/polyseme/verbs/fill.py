@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from polyseme.api import load
-from polyseme.filling.filled import Filled
+from polyseme.filling.filled import FilledMask
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.verb_options.text_options import FillOptions, FillTextOptions
 
 
 @flat(FillOptions)
-def fill(options: FillOptions) -> list[Filled]:
+def fill(options: FillOptions) -> list[FilledMask]:
     """Predict what is at each `[MASK]` of a text: the piece, each mask by itself; or whole words, all masks together.
 
     Returns one record per mask, with pieces, probabilities and words.

@@ -35,7 +35,7 @@ from polyseme.training.energy_ledger import Rates
 from polyseme.transfer.finetune_card import task_card_of
 from polyseme.transfer.finetune_report import FinetuneReport, curve_picture, page_of
 from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
-from polyseme.transfer.finetune_task import Finetuned, FinetuneRun, finetune_task
+from polyseme.transfer.finetune_task import FinetuneResult, FinetuneRun, finetune_task
 from polyseme.transfer.share_curve import check_scratch, finetune_shares
 from polyseme.transfer.stacked_inputs import InputModel, folders_of, load_inputs
 from polyseme.transfer.task_ensemble import check_joinable, joint_report, model_names
@@ -86,7 +86,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     if len(models) > 1:
         return _fit_together(read, bundles, settings, run, options, columns)
     [bundle] = bundles.values()
-    fit: Callable[..., Finetuned] = finetune_task
+    fit: Callable[..., FinetuneResult] = finetune_task
     if shares:
         TrainSamples.of(shares, read.splits["train"], settings.seeds, read.name)
         fit = partial(finetune_shares, shares=shares, scratch=options.scratch)
@@ -108,7 +108,7 @@ def _fit_together(
 ) -> FinetuneReport:  # fmt: skip
     """Fit models one after another, each with all seeds, and write them into one folder (`transfer.task_ensemble`)."""
 
-    def fit(folder: Path | None) -> list[Finetuned]:
+    def fit(folder: Path | None) -> list[FinetuneResult]:
         places = [None if folder is None else folder / str(number + 1) for number in range(len(bundles))]
         return [
             finetune_task(
@@ -225,7 +225,7 @@ def decisive_settings(
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def write_finetuned(done: Finetuned, output: AnyPath, columns: Mapping[str, Any], *, force: bool) -> None:
+def write_finetuned(done: FinetuneResult, output: AnyPath, columns: Mapping[str, Any], *, force: bool) -> None:
     """Write the model of a fine-tuning, its report and its card into a folder."""
     report = done.report
     used = {name: value for name, value in columns.items() if name not in ("regression", "unseen")}

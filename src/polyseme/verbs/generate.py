@@ -29,7 +29,7 @@ WIDTH = 300
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Generated(ShownAsTable):
+class GenerateResult(ShownAsTable):
     """Prompts with what follows each, and what it cost; those of files are in the output alone."""
 
     prompts: list[str]
@@ -46,7 +46,7 @@ class Generated(ShownAsTable):
 
 
 @flat(GenerateOptions)
-def generate(options: GenerateOptions) -> Generated:
+def generate(options: GenerateOptions) -> GenerateResult:
     """Continue prompts, given here or in files; a model that has a decoder reads them as sources.
 
     Interrupted work on files is resumed by the same call.
@@ -78,7 +78,7 @@ def generate(options: GenerateOptions) -> Generated:
         if options.output is not None:
             _write(options.output, prompts, continuations, options.n, options.force)
     cost = generator.tally.cost(time.perf_counter() - started, generator.model.device)
-    return Generated(prompts=prompts, continuations=continuations, cost=cost, continues=continues)
+    return GenerateResult(prompts=prompts, continuations=continuations, cost=cost, continues=continues)
 
 
 def _check(prompts: Sequence[str], sources: Inputs, options: GenerateOptions) -> None:

@@ -32,7 +32,7 @@ TASK_DTYPES = ("auto", "fp32", "bf16", "int8")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Predicted(ShownAsTable):
+class PredictResult(ShownAsTable):
     """What was predicted, and what it cost; of what went to a file, the file has it alone."""
 
     predictions: list[Prediction]
@@ -46,7 +46,7 @@ class Predicted(ShownAsTable):
 
 
 @flat(PredictOptions)
-def predict(options: PredictOptions) -> Predicted:
+def predict(options: PredictOptions) -> PredictResult:
     """Predict every text of files, or texts themselves, with a task model, in their order.
 
     Fields that are not named are those of training, where the input has them. A model that answers questions also reads
@@ -79,7 +79,7 @@ def predict(options: PredictOptions) -> Predicted:
         started=started,
         workers=lambda columns: workers_of(options, partial(worker_job, columns), loaded.device),
     )
-    return Predicted(predictions=judged.predictions, kind=loaded.config.kind, cost=judged.cost)
+    return PredictResult(predictions=judged.predictions, kind=loaded.config.kind, cost=judged.cost)
 
 
 def worker_job(columns: Columns, options: PredictOptions) -> Job[Any, Any]:

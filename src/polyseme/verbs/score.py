@@ -27,7 +27,7 @@ from polyseme.scoring.pseudo_likelihood import check_hide
 from polyseme.scoring.score_files import SourcedRows, check_scores_output, score_files, scoring_job
 from polyseme.scoring.score_formats import check_by
 from polyseme.scoring.scorer import Scorer
-from polyseme.scoring.text_scores import Scored, Totals, scores_table, shaded_html
+from polyseme.scoring.text_scores import ScoredDocument, Totals, scores_table, shaded_html
 from polyseme.scoring.word_bounds import check_word_probability
 from polyseme.text.sentences import split_sentences
 from polyseme.verb_options.text_options import MaskOptions, ScoreOptions
@@ -41,7 +41,7 @@ class Scores(ShownAsTable):
     method: str
     """In words, how the model predicts."""
     totals: Totals
-    texts: list[Scored]
+    texts: list[ScoredDocument]
     """Each with its scores, unless they are written to a file."""
     notes: Sequence[str]
     cost: Cost

@@ -23,7 +23,7 @@ from polyseme.json_reading import load_json
 from polyseme.options import arguments_doc, check_choice, check_names, check_types, signature_of
 from polyseme.parts.device import find_device
 from polyseme.sweeps.grid import Point, grid_points, placed, spelled
-from polyseme.sweeps.run_queue import Ended, RunQueue, SweepProgress
+from polyseme.sweeps.run_queue import RunExit, RunQueue, SweepProgress
 from polyseme.sweeps.sweep_report import MADE_BY, RunResult, Sweep
 from polyseme.training.budget import parse_time
 from polyseme.verb_options.evaluation_options import EvaluateOptions
@@ -306,7 +306,7 @@ def _run_all(
         running[name] = line
         report()
 
-    def end(name: str, how_ended: Ended | None) -> None:
+    def end(name: str, how_ended: RunExit | None) -> None:
         running.pop(name, None)
         message = ""
         if how_ended is not None and how_ended.exit_code != 0:

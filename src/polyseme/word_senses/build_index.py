@@ -20,7 +20,7 @@ from polyseme.files.source_paths import Sources
 from polyseme.text.word_forms import form
 from polyseme.types import Progress
 from polyseme.word_senses import index as layout
-from polyseme.word_senses.gather_uses import Gathered, Uses, opened_uses
+from polyseme.word_senses.gather_uses import Uses, UsesChunk, opened_uses
 from polyseme.word_senses.index import CARD, FORMAT, UseIndex, View, load_index, view_to_json
 from polyseme.word_senses.nearest_neighbors import Graph, unit
 
@@ -143,7 +143,7 @@ def _describe_source(source: Mapping[str, Any]) -> str:
     return f"{source['name']}{size}" + "".join(f", {name} {value}" for name, value in source["reading"].items())
 
 
-def _texts(chunk: Gathered) -> pa.Table:
+def _texts(chunk: UsesChunk) -> pa.Table:
     """The documents of a chunk."""
     columns = {
         "id": [document.id for document in chunk.documents],
@@ -153,7 +153,7 @@ def _texts(chunk: Gathered) -> pa.Table:
     return pa.table(columns, schema=_TEXTS)
 
 
-def _uses(chunk: Gathered, n_before: int, numbers: dict[str, int]) -> pa.Table:
+def _uses(chunk: UsesChunk, n_before: int, numbers: dict[str, int]) -> pa.Table:
     """The offsets of the uses; new forms get the next number."""
     words = [word for document_words in chunk.words for word in document_words]
     documents = np.repeat(np.arange(n_before, n_before + len(chunk.documents)), list(map(len, chunk.words)))

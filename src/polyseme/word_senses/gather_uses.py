@@ -29,7 +29,7 @@ from polyseme.files.source_paths import Sources
 from polyseme.files.vector_files import read_provenance, read_vectors
 from polyseme.files.vector_inputs import vector_files
 from polyseme.text.sentences import split_sentences
-from polyseme.types import Document, Embedded, Progress, Word
+from polyseme.types import Document, EmbeddedDocument, Progress, Word
 from polyseme.verb_options.word_options import ConcordanceOptions, IndexOptions, UsesOptions
 from polyseme.word_senses.index import View, view_from_json
 
@@ -40,7 +40,7 @@ DOCUMENTS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Gathered:
+class UsesChunk:
     """A chunk of documents and the uses of words in them."""
 
     documents: Sequence[Document]
@@ -64,7 +64,7 @@ class Uses(Protocol):
     def card(self) -> dict[str, Any]:
         """The record by which an index recognizes what it was made of."""
 
-    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[Gathered]:
+    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[UsesChunk]:
         """The uses of all words, or of those selected, in order."""
 
 
@@ -123,13 +123,13 @@ class TextUses:
             "reading": json.loads(json.dumps(dict(self._reading))),
         }
 
-    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[Gathered]:
+    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[UsesChunk]:
         for chunk in gather(self._rows, self._embedders, select, progress):
             documents = [
                 dataclasses.replace(each, fields=requested_fields(each.fields, self._reading))
                 for each in chunk.documents
             ]
-            yield Gathered(documents, chunk.words, chunk.vectors)
+            yield UsesChunk(documents, chunk.words, chunk.vectors)
         for number, embedder in enumerate(_distinct(self._embedders)):
             warn_unread(embedder.tally, "The other model's tokenizer" if number else "The model's tokenizer")
 
@@ -144,7 +144,7 @@ def gather(
     embedders: Sequence[Embedder],
     select: Select | None = None,
     progress: Progress | None = None,
-) -> Iterator[Gathered]:
+) -> Iterator[UsesChunk]:
     """The uses of all words, or of those whose positions in a document `select` returns, in the order of the rows."""
     for chunk in row_chunks(rows):
         documents, places = _select(map(document_of, chunk), select)
@@ -155,7 +155,7 @@ def gather(
                 for embedded in (each.embed(documents, encoded[id(each.tokenizer)]) for each in embedders)
             ]
             documents = [document.in_original() for document in documents]
-            yield Gathered(documents, _words_at(documents, places), vectors)
+            yield UsesChunk(documents, _words_at(documents, places), vectors)
         if progress is not None:
             progress(rows.done, rows.total)
 
@@ -182,10 +182,10 @@ class VectorUses:
     def card(self) -> dict[str, Any]:
         return {"name": self.name, "bytes": sum(map(_size, self._files)), "reading": {}}
 
-    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[Gathered]:
+    def gather(self, select: Select | None = None, progress: Progress | None = None) -> Iterator[UsesChunk]:
         total = len(self._files)
         for done, name in enumerate(self._files, start=1):
-            chunk: list[Embedded] = []
+            chunk: list[EmbeddedDocument] = []
             for document in read_vectors(name):
                 chunk.append(dataclasses.replace(document, fields=self._fields_of(document, name)))
                 if len(chunk) == DOCUMENTS_AT_ONCE:
@@ -195,15 +195,15 @@ class VectorUses:
             if progress is not None:
                 progress(done, total)
 
-    def _gather(self, chunk: Sequence[Embedded], select: Select | None) -> Iterator[Gathered]:
+    def _gather(self, chunk: Sequence[EmbeddedDocument], select: Select | None) -> Iterator[UsesChunk]:
         documents, places = _select(chunk, select)
         if not documents:
             return
         stored = np.concatenate([each.vectors[at] for each, at in zip(documents, places, strict=True)])
         vectors = [self._layer_of(stored.astype(np.float32), view) for view in self.views]
-        yield Gathered(documents, _words_at(documents, places), vectors)
+        yield UsesChunk(documents, _words_at(documents, places), vectors)
 
-    def _fields_of(self, document: Embedded, name: str) -> Mapping[str, Any]:
+    def _fields_of(self, document: EmbeddedDocument, name: str) -> Mapping[str, Any]:
         """The fields of a document that are wanted."""
         if tuple(self._fields) == (ALL,):
             return document.fields

@@ -236,9 +236,11 @@ def _embedder(
 
 def _group_uses(
     word_uses: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, **options: Any
-) -> Grouped:
+) -> SenseAssignment:
     if saved is not None:
-        return Grouped(saved.assign(word_uses.vectors), Count(len(saved.senses), (), len(word_uses)), saved.explanation)
+        return SenseAssignment(
+            saved.assign(word_uses.vectors), Count(len(saved.senses), (), len(word_uses)), saved.explanation
+        )
     refuse_if_single(word, word_uses.uses, word_uses.name)
     check_n_senses(n_senses, len(word_uses))
     return group(word_uses.vectors, n_senses, scale=typical_distance(word_uses.vectors, word_uses.others), **options)
@@ -305,7 +307,7 @@ def _medoids(vectors: Floats, members: NDArray[np.bool_]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Grouped:
+class SenseAssignment:
     """The sense of each use (counted from 0), and the evidence for the number of senses."""
 
     labels: Labels
@@ -321,7 +323,7 @@ def group(
     scale: float = 1.0,
     same: float = SAME_DISTANCE,
     min_ease: float = MIN_EASE,
-) -> Grouped:
+) -> SenseAssignment:
     """Group vectors of length 1 into `n_senses` groups, or into as many as there seem to be senses."""
     rng = np.random.default_rng(seed)
     drawn = np.arange(len(vectors))
@@ -332,7 +334,7 @@ def group(
     n_groups = n_senses or count.n_senses
     parted = vectors[distinct if n_groups <= len(distinct) else drawn]
     labels = cluster(centered(parted), n_groups, rng)[_nearest_rows(vectors, parted)]
-    return Grouped(by_size(labels), count, _explanation(count, n_senses, len(drawn), len(vectors)))
+    return SenseAssignment(by_size(labels), count, _explanation(count, n_senses, len(drawn), len(vectors)))
 
 
 def examples(

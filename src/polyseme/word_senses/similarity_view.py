@@ -22,7 +22,7 @@ from polyseme.files.atomic import AnyPath, whole_file
 from polyseme.plots.colors import ink, ramp, to_hex
 from polyseme.plots.html_page import escaped, page
 from polyseme.plots.word_uses import Keyword, Use, scale_start, spelled
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
 MOST_WORDS = 2000
 """Words that are shown; the number of the others is reported."""
@@ -83,7 +83,9 @@ class SimilarityView:
             file.write_text(page(f"Cosines to {self.word}", self.html), encoding="utf-8")
 
 
-def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int, int]) -> SimilarityView:
+def view(
+    documents: EmbeddedDocument | Iterable[EmbeddedDocument], *, to: str | int | tuple[int, int]
+) -> SimilarityView:
     """Documents that `embed` returned, each word colored by its cosine to one use.
 
     `to` is a word, of which the first use is taken (in other case, if not as it is written); or a word's position in
@@ -91,7 +93,11 @@ def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int,
 
         >>> polyseme.view(model.embed("Dawn broke, and so did the vase."), to="broke")          # doctest: +SKIP
     """
-    docs = [documents] if isinstance(documents, Embedded) or not isinstance(documents, Iterable) else list(documents)
+    docs = (
+        [documents]
+        if isinstance(documents, EmbeddedDocument) or not isinstance(documents, Iterable)
+        else list(documents)
+    )
     _check(docs)
     number, position = _place(docs, to)
     chosen = docs[number]
@@ -112,7 +118,7 @@ def view(documents: Embedded | Iterable[Embedded], *, to: str | int | tuple[int,
     return SimilarityView(str(word), (number, position), cosines, html)
 
 
-def html_of(document: Embedded) -> str | None:
+def html_of(document: EmbeddedDocument) -> str | None:
     """What a notebook shows of a document that is not viewed: its words, compared with the one that tells most.
 
     That is the longest of those that are used twice or more, or else of all. None where there is nothing to compare.
@@ -129,7 +135,7 @@ def html_of(document: Embedded) -> str | None:
 
 def _check(documents: Sequence[Any]) -> None:
     for number, each in enumerate(documents):
-        if not isinstance(each, Embedded):
+        if not isinstance(each, EmbeddedDocument):
             raise InputError(
                 f"What is viewed must be documents with vectors, as embed returns them. Got a {type(each).__name__} "
                 f"at {number}."
@@ -145,7 +151,7 @@ def _check(documents: Sequence[Any]) -> None:
         raise InputError("There are no words to view.")
 
 
-def _place(documents: Sequence[Embedded], to: str | int | tuple[int, int]) -> tuple[int, int]:
+def _place(documents: Sequence[EmbeddedDocument], to: str | int | tuple[int, int]) -> tuple[int, int]:
     """The indices of the chosen use: of its document, and of its word."""
     if isinstance(to, str):
         if places := _places(documents, to):
@@ -165,7 +171,7 @@ def _place(documents: Sequence[Embedded], to: str | int | tuple[int, int]) -> tu
     return number, position
 
 
-def _places(documents: Sequence[Embedded], word: str) -> list[tuple[int, int]]:
+def _places(documents: Sequence[EmbeddedDocument], word: str) -> list[tuple[int, int]]:
     """All uses of a word: with the same case or, if there are none, in any case."""
     every = [
         (str(each), (number, position))
@@ -185,7 +191,7 @@ def _cosines(vectors: NDArray[Any], to: NDArray[Any]) -> NDArray[Any]:
 
 
 def _choose_texts(
-    documents: Sequence[Embedded], cosines: Sequence[NDArray[Any]], number: int, position: int
+    documents: Sequence[EmbeddedDocument], cosines: Sequence[NDArray[Any]], number: int, position: int
 ) -> list[ColoredText]:
     """The texts to show, up to `MOST_WORDS`: the document of the chosen use, around it, then the others in order."""
     ends: dict[int, tuple[int, int]] = {}
