@@ -20,7 +20,7 @@ from measure import alternate, data_folder, machine, need, skip, table
 
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.inference import PackedRows, build_inference_encoder
-from polyseme.recipes.published_sizes import size_named
+from polyseme.recipes.published_sizes import get_size
 
 SHAPE = ("n_layers", "width", "n_heads", "inner_width")
 
@@ -81,7 +81,7 @@ def main() -> None:
     need("transformers")
     from transformers import BertConfig, BertModel
 
-    config = size_named(settings.size).config
+    config = get_size(settings.size).config
     if settings.shape:
         config = config.replace(**dict(zip(SHAPE, settings.shape, strict=True)))
     inference = build_inference_encoder(build_encoder(config).to("cuda", torch.bfloat16).eval())

@@ -49,7 +49,7 @@ from polyseme.encoders.encoder import Encoder  # noqa: E402
 from polyseme.encoders.encoder_kinds import build_encoder  # noqa: E402
 from polyseme.encoders.inference import InferenceEncoder, PackedRows, build_inference_encoder  # noqa: E402
 from polyseme.encoders.transformer_config import TransformerConfig  # noqa: E402
-from polyseme.recipes.published_sizes import size_named  # noqa: E402
+from polyseme.recipes.published_sizes import get_size  # noqa: E402
 from polyseme.training.recorded_step import CudaRecorder  # noqa: E402
 from polyseme.transfer.finetune_settings import FinetuneSettings  # noqa: E402
 from polyseme.transfer.finetune_task import FinetuneRun, finetune_task  # noqa: E402
@@ -166,7 +166,7 @@ def embed(report: Report) -> None:
     tiny, device = report.options.tiny, report.options.device
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     n_rows, budget = (60, 512) if tiny else (4000, 65536)
-    bert = size_named("bert-base").config
+    bert = get_size("bert-base").config
     minilm = TransformerConfig.from_json({**bert.to_json(), **MINILM})
     lengths = {"rows of 32-128": lengths_of("uniform 32-128", n_rows), "UD-EWT": lengths_drawn(n_rows)}
     for size, config in {"bert-base": bert, "MiniLM": minilm}.items():

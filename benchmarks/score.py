@@ -25,7 +25,7 @@ from polyseme.datasets.benchmark import find_data
 from polyseme.datasets.minimal_pairs import PairSet
 from polyseme.metrics.pair_accuracy import pair_figures
 from polyseme.parts.device import find_device
-from polyseme.recipes.published_sizes import size_named
+from polyseme.recipes.published_sizes import get_size
 from polyseme.scoring.benchmark_items import PairScores, score_pairs
 from polyseme.scoring.choose_scorer import scorer_of
 from polyseme.scoring.scorer import Scorer
@@ -42,7 +42,7 @@ def random_model(kind: str, data: Path, device: str, dtype: str) -> Model:
     """A model of a published size with random weights."""
     family, size, vocabulary = RANDOM[kind]
     tokenizer = load_tokenizer(data / "vocab" / vocabulary, frame=FAMILIES[family].frame)
-    config = size_named(size).config.replace(n_pieces=tokenizer.n_pieces)
+    config = get_size(size).config.replace(n_pieces=tokenizer.n_pieces)
     torch.manual_seed(0)
     bundle = new_bundle(FAMILIES[family], config, [kind], tokenizer)
     return Model(bundle.to(device=device, dtype=DTYPES[dtype]).eval(), path=f"random {size}")

@@ -30,9 +30,9 @@ import polyseme
 from polyseme.convert.hub import find_model
 from polyseme.corpus.corpus import ABOUT
 from polyseme.datasets.named_benchmarks import BENCHMARKS
+from polyseme.layer_subset import spread_layers, with_layers
 from polyseme.model_folder import load_bundle, model_folder, save_bundle
 from polyseme.recipes.recipe_table import RECIPES
-from polyseme.taken_layers import spread_layers, with_layers
 from polyseme.training.effects import read_log
 
 RESULTS = Path(__file__).parent / "results" / "distillation"

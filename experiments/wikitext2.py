@@ -31,7 +31,7 @@ from tables import data_folder, machine, table
 import polyseme
 from polyseme.datasets.wikitext import WordStream, read_wikitext
 from polyseme.scoring.benchmark_items import stream_pieces
-from polyseme.scoring.mixture import fit_weights, mixed
+from polyseme.scoring.mixture import fit_weights, mix_log_probs
 from polyseme.scoring.neural_cache import Caches, NeuralCache
 from polyseme.scoring.text_scores import Floats
 from polyseme.verb_options.text_options import ScoringOptions
@@ -144,7 +144,7 @@ class Rows:
         fitted = fit_weights(valid)
         test = np.stack([self.log_probs(model, "test") for model in models])
         figures = {
-            split: math.exp(-float(mixed(each, fitted.weights).mean()))
+            split: math.exp(-float(mix_log_probs(each, fitted.weights).mean()))
             for split, each in (("valid", valid), ("test", test))
         }
         weights = dict(zip(parts, fitted.weights.tolist(), strict=True))

@@ -16,7 +16,7 @@ from typing import Any
 
 import polyseme
 from polyseme.errors import InputError
-from polyseme.metrics.evaluation_report import spelled
+from polyseme.metrics.evaluation_report import format_figure
 from polyseme.model_card import front_matter, table
 from polyseme.training.energy_ledger import Ledger
 from polyseme.training.run_folder import LEDGER, Run
@@ -184,13 +184,13 @@ def _blimp(figures: Mapping[str, Any]) -> str:
     header = ("BLiMP, accuracy", *(each["method"] for each in methods))
     names = ["all", *methods[0]["phenomena"]]
     values = [{"all": each["accuracy"], **each["phenomena"]} for each in methods]
-    return table(header, [(name, *(spelled("accuracy", each[name]) for each in values)) for name in names])
+    return table(header, [(name, *(format_figure("accuracy", each[name]) for each in values)) for name in names])
 
 
 def _evaluation(report: Mapping[str, Any]) -> str:
     column = next(iter(report["columns"]))
     rows = [
-        (line["name"], f"{line['n']:,}", spelled(column, line["figures"][column]))
+        (line["name"], f"{line['n']:,}", format_figure(column, line["figures"][column]))
         for line in report["lines"]
         if line["depth"] <= 1
     ]

@@ -22,16 +22,16 @@ from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.extras import later
 from polyseme.files.atomic import AnyPath
 from polyseme.files.in_memory import inputs_of
-from polyseme.filling.filled import FilledMask
+from polyseme.filling.filled_masks import FilledMask
 from polyseme.filling.masked_pieces import fill_pieces
 from polyseme.model_card import card_by_precision, plain_card
 from polyseme.model_folder import CARD, OF_ENDS, OF_WRITING, load_bundle, model_folder, save_bundle
+from polyseme.model_summary import ModelSummary, short_number, summarize_bundle
 from polyseme.ngrams.recognition import kind_without_encoder
 from polyseme.options import check_choice, flat_method
 from polyseme.packaged_models import where_output
 from polyseme.parts.device import find_device
 from polyseme.result_tables import ResultList
-from polyseme.shown_model import Card, card_of, short_number
 from polyseme.text.documents import string_to_document, to_documents
 from polyseme.types import EmbeddedDocument, Tokenizer, documents_table
 from polyseme.verb_options.evaluation_options import PredictTextsOptions
@@ -48,7 +48,7 @@ from polyseme.verb_options.word_options import EmbedTextsOptions, ModelEmbedderO
 
 if TYPE_CHECKING:
     from polyseme.files.vector_files import Store
-    from polyseme.filling.filled import Filler
+    from polyseme.filling.filled_masks import Filler
     from polyseme.filling.masked_words import WordHide
     from polyseme.generating.decoding_options import Decoding
     from polyseme.generating.language_model import LanguageModel
@@ -361,9 +361,9 @@ class Model:
             card = card_by_precision(card or own, int8=int8)
         save_bundle(self.bundle, path, force=force, shard_size=shard_size, dtype=dtype, int8=int8, card=card)
 
-    def show(self) -> Card:
+    def show(self) -> ModelSummary:
         """What the model is and what it can do."""
-        return card_of(self.bundle, self.path)
+        return summarize_bundle(self.bundle, self.path)
 
     def _output(self, name: str, purpose: str) -> Any:
         if name not in self.bundle.outputs:

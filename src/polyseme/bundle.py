@@ -16,7 +16,7 @@ from polyseme.encoders.encoder import Encoder
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import ModelError
 from polyseme.outputs.output import Output
-from polyseme.parts.initialization import draw_normal, unfilled
+from polyseme.parts.initialization import draw_normal, skip_initialization
 from polyseme.types import Tokenizer
 
 if TYPE_CHECKING:
@@ -145,5 +145,5 @@ def named_tensors(bundle: Bundle) -> dict[str, Tensor]:
 
 def count_parameters(family: str, config: EncoderConfig, outputs: Iterable[str]) -> int:
     """How many parameters a model has, counted without allocating any."""
-    with unfilled():
+    with skip_initialization():
         return new_bundle(FAMILIES[family], config, outputs).n_parameters()

@@ -17,7 +17,7 @@ from polyseme.convert.config_file import read_json, write_json
 from polyseme.convert.conversion_table import CheckpointTensors, read, write
 from polyseme.convert.families import family_of, is_model_file
 from polyseme.convert.family import Family
-from polyseme.convert.int8_weights import QUANTIZED, SETTING, holds_int8, restore, rounded, take_scales
+from polyseme.convert.int8_weights import QUANTIZED, SETTING, holds_int8, restore, round_to_int8, take_scales
 from polyseme.convert.named_files import named_files
 from polyseme.convert.sentence_transformers import MODEL_CARD, read_extra_files, transformer_folder, write_extra_files
 from polyseme.convert.weight_files import IN_INT8, refuse_no_weights, write_weights
@@ -27,7 +27,7 @@ from polyseme.files.atomic import AnyPath, whole_folder
 from polyseme.json_reading import damage_reported
 from polyseme.ngrams.recognition import kind_without_encoder, no_encoder
 from polyseme.parts.device import one_core
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 from polyseme.types import Tokenizer
 
 CARD = "polyseme.json"
@@ -100,7 +100,7 @@ def _load_file(family: Family, path: Path, dtype: torch.dtype, device: str) -> B
 
 def _unfilled_bundle(family: Family, config: EncoderConfig, outputs: Iterable[str], tied: bool, where: str) -> Bundle:
     """A bundle without memory for its weights; sizes that no tensor can have are refused."""
-    with _possible_sizes(where), unfilled():
+    with _possible_sizes(where), skip_initialization():
         return new_bundle(family, config, outputs, tied=tied)
 
 
@@ -158,7 +158,7 @@ def save_bundle(
     specials = {} if bundle.tokenizer is None else bundle.tokenizer.specials
     architecture = family.architecture(outputs)
     bare = architecture == family.architectures[-1][0]
-    ours, scales = rounded(named_tensors(bundle), layers)
+    ours, scales = round_to_int8(named_tensors(bundle), layers)
     tensors = write(family.table(bundle.config, bundle.tied), ours, outputs, prefix=not bare)
     if dtype is not None:
         tensors = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}

@@ -25,6 +25,7 @@ from polyseme.generating.ngram_steps import MixtureSteps, NGramSteps
 from polyseme.generating.prompts import TextPrompts
 from polyseme.generating.text_generator import TextGenerator
 from polyseme.model_card import OF_OUTPUTS, CardContent, model_card
+from polyseme.model_summary import ModelSummary
 from polyseme.ngrams.arpa import read_arpa
 from polyseme.ngrams.model_folder import NGramModel, load_ngrams, save_ngrams
 from polyseme.ngrams.recognition import MIXTURE, Kind, no_encoder
@@ -33,7 +34,6 @@ from polyseme.scoring.any_order import ONWARD
 from polyseme.scoring.mixture import MixtureScoring
 from polyseme.scoring.ngram import NGramScoring
 from polyseme.scoring.scorer import Scorer
-from polyseme.shown_model import Card
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.types import NextPiece, Tokenizer
 from polyseme.verb_options.text_options import MaskOptions, ScoringOptions
@@ -126,7 +126,7 @@ class NGram(ScoringModel):
     def _save(self, path: AnyPath, force: bool) -> None:
         save_ngrams(self.model, path, force=force, card=self.card(path))
 
-    def show(self) -> Card:
+    def show(self) -> ModelSummary:
         tables, settings = self.model.tables, dict(self.model.settings)
         return _card(self, "ngram", {"order": tables.order, "n_ngrams": tables.n_ngrams, **settings}, tables.n_numbers)
 
@@ -185,7 +185,7 @@ class Mixture(ScoringModel):
                 part.save(folder / name)
             (folder / MODEL_CARD).write_text(self.card(path), encoding="utf-8")
 
-    def show(self) -> Card:
+    def show(self) -> ModelSummary:
         theirs = [part.show() for part in self.parts]
         settings = {"weights": self.weights, "parts": [each.family for each in theirs]}
         return _card(self, "mixture", settings, sum(each.parameters for each in theirs))
@@ -207,9 +207,9 @@ def _name(model: Model) -> str:
     return model_name(model.path) if model.path else "a model in memory"
 
 
-def _card(model: ScoringModel, family: str, settings: Mapping[str, Any], n_numbers: int) -> Card:
+def _card(model: ScoringModel, family: str, settings: Mapping[str, Any], n_numbers: int) -> ModelSummary:
     tokenizer = model.tokenizer
-    return Card(
+    return ModelSummary(
         path=model.path,
         family=family,
         direction="causal",

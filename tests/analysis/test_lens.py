@@ -13,7 +13,7 @@ from polyseme.api import Model
 from polyseme.errors import InputError, ModelError, OptionError, PolysemeError
 from polyseme.filling.choose_filler import sentinels_of
 from polyseme.filling.row_log_probs import DecoderSteps
-from polyseme.taken_layers import with_layers
+from polyseme.layer_subset import with_layers
 from scoring.test_two_way import elmo
 from tiny_models import tiny_model
 

@@ -8,7 +8,7 @@ import torch
 from polyseme.bundle import count_parameters
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import ModelError
-from polyseme.recipes.published_sizes import SIZES, size_named
+from polyseme.recipes.published_sizes import SIZES, get_size
 from references import reference_class
 
 
@@ -70,4 +70,4 @@ def test_a_scaled_stack_is_narrower_and_as_deep(name: str, share: float, shape: 
 
 def test_unknown_size_names_the_nearest() -> None:
     with pytest.raises(ModelError, match="bert-large"):
-        size_named("bert-lrge")
+        get_size("bert-lrge")

@@ -12,7 +12,7 @@ import pytest
 from polyseme.datasets import agreement, lambada
 from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
-from polyseme.datasets.minimal_pairs import MinimalPair, PairSet, read_pairs, thinned
+from polyseme.datasets.minimal_pairs import MinimalPair, PairSet, limit_pairs, read_pairs
 from polyseme.errors import InputError
 
 # --- the real files ---------------------------------------------------------------------------------------------------
@@ -205,9 +205,9 @@ def test_where_data_is_looked_for(tmp_path: Path) -> None:
 def test_a_sample_takes_evenly_spaced_pairs_of_each_group() -> None:
     pairs = [MinimalPair(f"{group} {n}", ("bad",), (group,)) for n in range(10) for group in ("a", "b")]
     pairs.append(MinimalPair("c 0", ("bad",), ("c",)))
-    [sample] = thinned([PairSet("own", ("group",), pairs)], 4)
+    [sample] = limit_pairs([PairSet("own", ("group",), pairs)], 4)
     assert [pair.good for pair in sample.pairs if pair.groups == ("a",)] == ["a 0", "a 2", "a 5", "a 7"]
     assert [pair.good for pair in sample.pairs if pair.groups == ("c",)] == ["c 0"]
     assert sample.notes == ("A sample: 9 of the 21 pairs of own, at most 4 of each group.",)
     whole = PairSet("own", ("group",), pairs)
-    assert thinned([whole], 10) == [whole]
+    assert limit_pairs([whole], 10) == [whole]

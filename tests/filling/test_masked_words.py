@@ -13,7 +13,7 @@ import torch
 from polyseme.api import Model
 from polyseme.errors import InputError, OptionError
 from polyseme.filling.choose_filler import filler_of
-from polyseme.filling.filled import FillRequest, MaskedText
+from polyseme.filling.filled_masks import FillRequest, MaskedText
 from polyseme.filling.masked_words import MaskedFiller
 from polyseme.text.documents import make_document
 from polyseme.types import Batch

@@ -8,7 +8,7 @@ import string
 import pytest
 
 from polyseme.errors import InputError
-from polyseme.metrics.answer_match import answer_scores, best_threshold, normalized, score_answer
+from polyseme.metrics.answer_match import answer_scores, best_threshold, normalize_answer, score_answer
 from polyseme.metrics.task_metrics import measure
 from polyseme.tasks.items import Answer
 
@@ -92,7 +92,7 @@ def test_scores_equal_the_definition_on_generated_answers() -> None:
     ],
 )
 def test_normalization(answer: str, compared: str) -> None:
-    assert normalized(answer) == compared
+    assert normalize_answer(answer) == compared
 
 
 def test_the_best_gold_answer_counts_and_words_count_as_often_as_they_stand() -> None:

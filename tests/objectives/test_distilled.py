@@ -13,11 +13,11 @@ from objectives.rows import bundle_for, rows_for, tensors, told, total
 from polyseme.bundle import new_bundle
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import OptionError
+from polyseme.layer_subset import with_layers
 from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.objectives.distilled import Distilled, DistilledCausal
 from polyseme.objectives.objective_table import check_needs
 from polyseme.parts.distillation_losses import relation_losses, soft_label_losses, soft_target_losses
-from polyseme.taken_layers import with_layers
 from polyseme.types import Batch
 from references import assert_close, make_pair
 from tiny_models import tiny_config, tiny_tokenizer

@@ -20,7 +20,7 @@ from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.objectives.generator import put, sample
 from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.replaced import Replaced
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 from polyseme.recipes.published_sizes import SIZES
 from polyseme.types import Batch
 from references import assert_close, make_pair
@@ -275,7 +275,7 @@ def test_published_generators() -> None:
     ):
         size = SIZES[name]
         objective = told(Replaced(generator_share=share))
-        with unfilled():
+        with skip_initialization():
             nets = objective.nets(new_bundle(FAMILIES["electra"], size.config, ["replaced"]))
         found = nets.generator.config
         assert (found.width, found.n_heads, found.inner_width, found.embedding_width) == count

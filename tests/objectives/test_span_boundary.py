@@ -19,7 +19,7 @@ from polyseme.model_folder import save_bundle
 from polyseme.objectives.masked import Masked
 from polyseme.objectives.objective_table import objective_from
 from polyseme.objectives.span_boundary import N_POSITIONS, boundary_arrays
-from polyseme.objectives.target_selection import choose_spans, how_many
+from polyseme.objectives.target_selection import choose_spans, count_targets
 from polyseme.types import Batch
 from polyseme.verbs.corpus import build_corpus
 from references import assert_close, make_pair
@@ -33,7 +33,7 @@ def test_boundaries_stand_on_both_sides_of_each_span() -> None:
     rows = some_rows(n_rows=200, length=80)
     allowed = np.ones_like(rows.special)
     allowed[:, [57, 58]] = False  # and nothing at the edges
-    chosen, group = choose_spans(allowed, rows.starts, how_many(allowed, 0.5), rows.keys, shape=0.1, longest=15)
+    chosen, group = choose_spans(allowed, rows.starts, count_targets(allowed, 0.5), rows.keys, shape=0.1, longest=15)
     width = int(chosen.sum(axis=1).max())
     places, real, spans = np.zeros((200, width), np.int64), np.zeros((200, width), bool), np.zeros((200, width), int)
     expected: dict[tuple[int, int], tuple[int, int, int]] = {}

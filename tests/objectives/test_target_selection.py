@@ -15,7 +15,7 @@ from polyseme.objectives.target_selection import (
     choose_pieces,
     choose_spans,
     choose_words,
-    how_many,
+    count_targets,
     most,
     span_lengths,
     words_of,
@@ -51,7 +51,7 @@ def word_sets(allowed: Bools, starts: Bools) -> list[set[int]]:
 @given(cases())
 def test_exactly_as_many_pieces_as_asked_for(case: tuple[Bools, Bools, float, Any]) -> None:
     allowed, _, rate, keys = case
-    wanted = how_many(allowed, rate)
+    wanted = count_targets(allowed, rate)
     for n_wanted, n_allowed in zip(wanted.tolist(), allowed.sum(axis=1).tolist(), strict=True):
         assert n_wanted == (min(max(round(rate * n_allowed), 1), n_allowed) if n_allowed else 0)
         assert n_wanted <= most(allowed.shape[1], rate)
@@ -63,7 +63,7 @@ def test_exactly_as_many_pieces_as_asked_for(case: tuple[Bools, Bools, float, An
 @given(cases())
 def test_words_are_chosen_whole_until_none_fits(case: tuple[Bools, Bools, float, Any]) -> None:
     allowed, starts, rate, keys = case
-    wanted = how_many(allowed, rate)
+    wanted = count_targets(allowed, rate)
     chosen = choose_words(allowed, starts, wanted, keys)
     for row, n_wanted in enumerate(wanted.tolist()):
         places = set(np.flatnonzero(chosen[row]).tolist())
@@ -78,7 +78,7 @@ def test_words_are_chosen_whole_until_none_fits(case: tuple[Bools, Bools, float,
 @given(cases())
 def test_spans_are_whole_words_side_by_side(case: tuple[Bools, Bools, float, Any]) -> None:
     allowed, starts, rate, keys = case
-    wanted = how_many(allowed, rate)
+    wanted = count_targets(allowed, rate)
     chosen, group = choose_spans(allowed, starts, wanted, keys, **SPANS)
     for row, n_wanted in enumerate(wanted.tolist()):
         places = set(np.flatnonzero(chosen[row]).tolist())
@@ -97,7 +97,7 @@ def test_spans_are_whole_words_side_by_side(case: tuple[Bools, Bools, float, Any
 @given(cases())
 def test_no_row_depends_on_those_beside_it(case: tuple[Bools, Bools, float, Any]) -> None:
     allowed, starts, rate, keys = case
-    wanted = how_many(allowed, rate)
+    wanted = count_targets(allowed, rate)
     order = np.arange(len(keys))[::-1]
     for choose in (
         lambda a, _, w, k: choose_pieces(a, w, k),
@@ -115,7 +115,7 @@ def test_every_place_is_as_likely_as_any_other() -> None:
     n_rows, length = 20_000, 16
     allowed = np.ones((n_rows, length), dtype=np.bool_)
     allowed[:, [0, 7]] = False
-    chosen = choose_pieces(allowed, how_many(allowed, 0.2), row_keys(3, 0, np.arange(n_rows)))
+    chosen = choose_pieces(allowed, count_targets(allowed, 0.2), row_keys(3, 0, np.arange(n_rows)))
     share, n_allowed = 3 / 14, allowed[0]
     bound = 5 * np.sqrt(share * (1 - share) / n_rows)
     assert np.abs(chosen.mean(axis=0)[n_allowed] - share).max() < bound

@@ -15,7 +15,7 @@ from polyseme.parts.masks import (
     MatrixMask,
     Places,
     SameDocument,
-    mask_named,
+    get_mask,
     visible_keys,
 )
 from polyseme.types import Mask, Stream
@@ -125,12 +125,12 @@ def test_plain_causal_rows_need_no_matrix() -> None:
 
 
 def test_masks_by_name() -> None:
-    assert mask_named("all") == AllKeys()
-    assert mask_named("causal") == Causal()
-    assert mask_named("band:7") == Band(7)
+    assert get_mask("all") == AllKeys()
+    assert get_mask("causal") == Causal()
+    assert get_mask("band:7") == Band(7)
 
 
 @pytest.mark.parametrize("name", ["", "band", "band:", "band:0", "band:-1", "band:x", "future"])
 def test_an_unknown_mask_is_refused(name: str) -> None:
     with pytest.raises(ModelError, match="all, causal or band:WIDTH"):
-        mask_named(name)
+        get_mask(name)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyseme.parts.memory_and_cache import Cache, Memory, Segments, remember, write_slots
+from polyseme.parts.memory_and_cache import Cache, Memory, Segments, keep_last, write_slots
 
 ROWS = 4
 
@@ -144,7 +144,7 @@ def test_remember_is_the_last_pieces_of_each_row(case: tuple[list[int], list[int
         held[row, room - n_earlier :, 0] = numbers[:n_earlier]
         read[row, :n_new, 0] = numbers[n_earlier:]
         expected.append(numbers[max(0, len(numbers) - keep) :].tolist())
-    found = remember(held, read, torch.tensor(new), keep)
+    found = keep_last(held, read, torch.tensor(new), keep)
     assert found.shape == (len(new), keep, 1)
     for row, numbers in enumerate(expected):
         assert found[row, keep - len(numbers) :, 0].tolist() == numbers
@@ -154,4 +154,4 @@ def test_remember_is_the_last_pieces_of_each_row(case: tuple[list[int], list[int
 def test_full_rows_need_no_lengths(room: int, longest: int, data: st.DataObject) -> None:
     keep = data.draw(st.integers(0, room + longest))
     held, read = torch.randn(2, room, 3), torch.randn(2, longest, 3)
-    assert torch.equal(remember(held, read, None, keep), remember(held, read, torch.tensor([longest] * 2), keep))
+    assert torch.equal(keep_last(held, read, None, keep), keep_last(held, read, torch.tensor([longest] * 2), keep))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polyseme.parts.recurrence import Reader, State, mirrored
+from polyseme.parts.recurrence import Reader, State, reverse_rows
 from references import assert_close
 from spread import SPREAD
 
@@ -197,9 +197,9 @@ def test_a_row_of_no_pieces_keeps_its_state() -> None:
 
 def test_mirrored_turns_real_pieces_round_and_leaves_padding() -> None:
     x = torch.arange(8).view(2, 4)
-    assert mirrored(x, None).tolist() == [[3, 2, 1, 0], [7, 6, 5, 4]]
-    assert mirrored(x, torch.tensor([3, 0])).tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
-    assert torch.equal(mirrored(mirrored(x, torch.tensor([2, 4])), torch.tensor([2, 4])), x)
+    assert reverse_rows(x, None).tolist() == [[3, 2, 1, 0], [7, 6, 5, 4]]
+    assert reverse_rows(x, torch.tensor([3, 0])).tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
+    assert torch.equal(reverse_rows(reverse_rows(x, torch.tensor([2, 4])), torch.tensor([2, 4])), x)
 
 
 def test_a_state_is_picked_put_and_cut_off_row_by_row() -> None:

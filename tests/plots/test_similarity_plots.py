@@ -17,7 +17,7 @@ from rich.console import Console
 from polyseme.errors import OptionError
 from polyseme.plots import SimilarityTable, Use, WordUses, figure_bytes, similarity_figure, similarity_tables
 from polyseme.plots.colors import ramp, to_hex
-from polyseme.plots.word_uses import lowest, spelled
+from polyseme.plots.word_uses import format_cosine, lowest
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -82,7 +82,7 @@ def test_the_scale_begins_at_the_tenth_below_the_lowest_cosine() -> None:
 
 
 def test_cosines_are_spelled_without_a_minus_before_nothing() -> None:
-    assert [spelled(cosine) for cosine in (1, 0.876, -0.001, -0.25)] == ["1.00", "0.88", "0.00", "-0.25"]
+    assert [format_cosine(cosine) for cosine in (1, 0.876, -0.001, -0.25)] == ["1.00", "0.88", "0.00", "-0.25"]
 
 
 # --- the figure ------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_svg_keeps_text_as_text_with_the_word_in_bold() -> None:
 
 def test_every_cosine_stands_in_its_cell() -> None:
     texts = [text for text, _ in svg_texts(figure_bytes(similarity_figure(WORDS), "svg"))]
-    cosines = [spelled(c) for one in WORDS for map_ in (one.in_context, one.alone) for c in map_.ravel()]
+    cosines = [format_cosine(c) for one in WORDS for map_ in (one.in_context, one.alone) for c in map_.ravel()]
     assert sorted(text for text in texts if re.fullmatch(r"\d\.\d\d", text)) == sorted(cosines)
 
 

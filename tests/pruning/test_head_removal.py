@@ -19,7 +19,7 @@ from polyseme.convert.families import FAMILIES
 from polyseme.encoders.transformer import Transformer
 from polyseme.errors import ModelError, OptionError
 from polyseme.model_folder import load_bundle
-from polyseme.pruning.head_gates import fixed, gated
+from polyseme.pruning.head_gates import apply_gates, fixed_gates
 from polyseme.pruning.head_removal import (
     AttentionPlace,
     HeadPlace,
@@ -76,7 +76,7 @@ def test_a_pruned_model_is_the_whole_one_with_these_heads_at_zero(family: str, t
         gates[at][head] = 0.0
     with torch.no_grad():
         before = states_of(whole, pieces, lengths)
-        with gated(attentions_of(whole), fixed(gates)):
+        with apply_gates(attentions_of(whole), fixed_gates(gates)):
             expected = states_of(whole, pieces, lengths)
         found = states_of(pruned, pieces, lengths)
         assert max(float((one - other).abs().max()) for one, other in zip(before, expected, strict=True)) > 1e-3

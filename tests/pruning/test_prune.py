@@ -15,8 +15,8 @@ from polyseme.api import Model
 from polyseme.bundle import Bundle
 from polyseme.cli import main
 from polyseme.errors import ModelError, OptionError
-from polyseme.pruning.head_gates import fixed, gated
-from polyseme.pruning.head_importance import gradient_importance, least_important, normalized, number_of_heads
+from polyseme.pruning.head_gates import apply_gates, fixed_gates
+from polyseme.pruning.head_importance import gradient_importance, least_important, normalize_by_layer, number_of_heads
 from polyseme.pruning.head_removal import AttentionPlace, HeadPlace, attentions_of, without_heads
 from polyseme.pruning.learned_gates import drawn, gate_importance, open_probability
 from polyseme.pruning.pruning_subject import TaskSubject, TextSubject, objective_of
@@ -81,14 +81,15 @@ def test_importance_is_the_mean_of_every_example_s_gradient(kind: str) -> None:
         gates = {
             at: torch.ones(each.n_heads, dtype=torch.float64, requires_grad=True) for at, each in attentions.items()
         }
-        with gated(attentions, fixed(gates)):
+        with apply_gates(attentions, fixed_gates(gates)):
             [batch] = alone.batches("dev")
             alone.loss(model.bundle, batch).total.backward()
         for place in sums:
             sums[place] += abs(float(gates[place.at].grad[place.head])) / len(task.splits["dev"])
     assert importance == pytest.approx(sums, rel=1e-9, abs=1e-15)
     layers = {
-        at: sum(value**2 for place, value in normalized(importance).items() if place.at == at) for at in attentions
+        at: sum(value**2 for place, value in normalize_by_layer(importance).items() if place.at == at)
+        for at in attentions
     }
     assert layers == pytest.approx(dict.fromkeys(attentions, 1.0))
 
@@ -196,7 +197,7 @@ def test_pretrained_models_are_judged_by_texts(family: str) -> None:
     rows = text_batches([make_document(TEXT)] * 2, bundle, objective)
     subject = TextSubject(bundle, {"dev": rows}, objective)
     kill(bundle, [DEAD[0]])
-    importance = normalized(gradient_importance(subject, bundle))
+    importance = normalize_by_layer(gradient_importance(subject, bundle))
     assert {place.at for place in importance} == set(attentions_of(bundle))
     assert importance[DEAD[0]] == 0.0 == min(importance.values())
     assert sorted(importance.values())[3] > 0

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from polyseme.errors import ModelError
-from polyseme.text.framing import FRAMES, Frame, frame_named
+from polyseme.text.framing import FRAMES, Frame, get_frame
 from polyseme.text.tokenizer import PieceTokenizer
 
 
@@ -34,7 +34,7 @@ def tokenizer_with(frame: Frame) -> PieceTokenizer:
     ],
 )
 def test_frames(name: str, single: str, segments: list[int], pair: str, pair_segments: list[int]) -> None:
-    tokenizer = tokenizer_with(frame_named(name))
+    tokenizer = tokenizer_with(get_frame(name))
     a, b = np.array([0, 0]), np.array([1])
     one = tokenizer.frame(a)
     assert tokenizer.pieces(one.ids) == single.split()
@@ -78,4 +78,4 @@ def test_a_frame_needs_its_specials() -> None:
     with pytest.raises(ModelError, match="no special piece for end and start"):
         tokenizer_with(Frame(single="start a end", pair="start a end b end"))
     with pytest.raises(ModelError, match="Did you mean 'bert'"):
-        frame_named("brt")
+        get_frame("brt")

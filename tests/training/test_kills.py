@@ -10,7 +10,7 @@ import pytest
 
 from forked import run_forked
 from polyseme.objectives.objective_table import OBJECTIVES
-from polyseme.recipes.recipe_table import recipe_named
+from polyseme.recipes.recipe_table import get_recipe
 from training.kills import N_STEPS, RUNS
 
 OTHERS = (
@@ -32,7 +32,7 @@ def killed(folder: Path, **counts: int) -> dict[str, Any]:
 
 
 def test_every_objective_is_killed() -> None:
-    objectives = {recipe_named(run["recipe"]).objective for run in RUNS.values() if "layers" not in run}
+    objectives = {get_recipe(run["recipe"]).objective for run in RUNS.values() if "layers" not in run}
     assert objectives | {"distilled", "distilled-causal"} == OBJECTIVES.keys()
     assert set(OTHERS) == RUNS.keys() - {"usual", "compiled", "carried"}
 

@@ -16,8 +16,8 @@ import polyseme
 from polyseme.cli import main
 from polyseme.errors import InputError, OptionError
 from polyseme.heads.head import Features
+from polyseme.layer_subset import with_layers
 from polyseme.model_folder import save_bundle
-from polyseme.taken_layers import with_layers
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import FinetuneRun, finetune_task

@@ -19,13 +19,13 @@ from polyseme.word_senses import sense_groups as senses_module
 from polyseme.word_senses.clustering import (
     MIN_EASE,
     MIN_USES,
-    by_size,
-    centered,
+    center_vectors,
     cluster,
     count_senses,
     cut_costs,
     distinct_rows,
     k_means,
+    order_by_size,
 )
 from polyseme.word_senses.nearest_neighbors import Floats, unit
 from polyseme.word_senses.projection import MAPS, pca
@@ -142,7 +142,7 @@ def test_identical_uses_can_be_counted_and_grouped() -> None:
 
 
 def test_parting_costs_nothing_where_nothing_hangs_together() -> None:
-    costs = cut_costs(centered(uses([40, 40, 40], apart=3)[0]), 5)
+    costs = cut_costs(center_vectors(uses([40, 40, 40], apart=3)[0]), 5)
     assert costs[:2] == pytest.approx([0, 0], abs=1e-6)
     assert (costs[2:] > 0.1).all()
 
@@ -157,7 +157,7 @@ def test_means_find_as_many_groups_as_are_wanted(n: int, data: st.DataObject) ->
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40))
 def test_the_largest_group_goes_first(labels: list[int]) -> None:
-    found = by_size(np.array(labels))
+    found = order_by_size(np.array(labels))
     counts = np.bincount(found)
     assert agree(found, np.array(labels))
     assert (counts[:-1] >= counts[1:]).all()
@@ -165,15 +165,15 @@ def test_the_largest_group_goes_first(labels: list[int]) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 12])
 def test_few_vectors_can_be_parted(n: int) -> None:
-    vectors = centered(uses([n])[0])
+    vectors = center_vectors(uses([n])[0])
     for n_groups in range(1, n + 1):
         assert set(cluster(vectors, n_groups, np.random.default_rng(0)).tolist()) <= set(range(n_groups))
 
 
 def test_examples_begin_with_the_medoid() -> None:
     vectors, labels = uses([20, 10])
-    for label, its in enumerate(examples(vectors, by_size(labels))):
-        members = np.flatnonzero(by_size(labels) == label)
+    for label, its in enumerate(examples(vectors, order_by_size(labels))):
+        members = np.flatnonzero(order_by_size(labels) == label)
         assert its[0] == members[(vectors[members] @ vectors[members].T).mean(axis=1).argmax()]
         assert len(its) == len(set(its)) == 5
 

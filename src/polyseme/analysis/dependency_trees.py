@@ -9,7 +9,7 @@ from pathlib import Path
 from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark
 from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import AnyPath
-from polyseme.files.rows import Row, read_rows, shown
+from polyseme.files.rows import Row, excerpt, read_rows
 from polyseme.files.source import COMPRESSIONS
 from polyseme.tasks.splits import evenly_spaced, split_files
 from polyseme.text.documents import make_document
@@ -52,7 +52,7 @@ def _tree(row: Row) -> Tree:
     for word, head in zip(row.content, row.fields["head"], strict=True):
         if not head.isdecimal() or int(head) > n_words or int(head) == len(heads) + 1:
             raise InputError(
-                f"{row.place}: the head word of {shown(word)!r} must be the number of another word of the sentence, "
+                f"{row.place}: the head word of {excerpt(word)!r} must be the number of another word of the sentence, "
                 f"from 1 to {n_words}, or 0 for the root. Got {head!r} instead. Heads are in column 7 (HEAD) of "
                 "CoNLL-U, relations in column 8 (DEPREL)."
             )
@@ -69,7 +69,7 @@ def _refuse_cycles(heads: Sequence[int], row: Row) -> None:
             if word in path:
                 raise InputError(
                     f"{row.place}: the head words of the sentence form a cycle through "
-                    f"{shown(row.content[word - 1])!r}, so that it is no tree. Correct the treebank."
+                    f"{excerpt(row.content[word - 1])!r}, so that it is no tree. Correct the treebank."
                 )
             path[word] = None
             word = heads[word - 1]

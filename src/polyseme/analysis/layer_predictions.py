@@ -160,7 +160,7 @@ class LensFindings(Findings):
                     place.name,
                     str(each.layer),
                     ", ".join(
-                        f"{shown(piece)} {value:.3f}"
+                        f"{visible_piece(piece)} {value:.3f}"
                         for piece, value in zip(each.pieces, each.probabilities, strict=True)
                     ),
                     *_figures(each),
@@ -171,9 +171,9 @@ class LensFindings(Findings):
         return [
             [
                 str(each.place),
-                shown(each.name),
-                *([shown(each.target or "")] if self._has_targets else []),
-                shown(each.answer),
+                visible_piece(each.name),
+                *([visible_piece(each.target or "")] if self._has_targets else []),
+                visible_piece(each.answer),
                 f"{each.layers[-1].probabilities[0]:.4f}",
                 str(each.first_layer),
                 str(each.stays_from),
@@ -189,7 +189,7 @@ class LensFindings(Findings):
         charts = [lines_chart(self._curves(), x="layer", y=every or "nats")]
         ranks = [
             Curve(
-                f"{shown(each.name)} → {shown(each.answer)}",
+                f"{visible_piece(each.name)} → {visible_piece(each.answer)}",
                 [(layer.layer, math.log10(layer.answer_rank)) for layer in each.layers],
             )
             for each in self.places
@@ -210,7 +210,7 @@ class LensFindings(Findings):
             (
                 f"layer {each.layer}",
                 [
-                    ShadedCell(shown(piece), value, f"{value:.4f}", marked=piece == place.answer)
+                    ShadedCell(visible_piece(piece), value, f"{value:.4f}", marked=piece == place.answer)
                     for piece, value in zip(each.pieces, each.probabilities, strict=True)
                 ],
             )
@@ -218,10 +218,10 @@ class LensFindings(Findings):
         ]
         n = len(place.layers[-1].pieces)
         figures = [[f"layer {each.layer}", *_figures(each)] for each in reversed(place.layers)]
-        header = ["", f"rank of {shown(place.answer)}", "probability", "entropy", "KL"]
+        header = ["", f"rank of {visible_piece(place.answer)}", "probability", "entropy", "KL"]
         return "\n".join(
             [
-                f"<h2>{escaped(shown(place.name))}: {escaped(shown(place.answer))}</h2>",
+                f"<h2>{escaped(visible_piece(place.name))}: {escaped(visible_piece(place.answer))}</h2>",
                 f"<p>First predicted in layer {place.first_layer}, and in every layer from {place.stays_from} on.</p>",
                 f'<div class="beside">{shaded_cells(["", *map(str, range(1, n + 1))], rows)}',
                 f"{figures_table(header, figures)}</div>",
@@ -236,19 +236,23 @@ class LensFindings(Findings):
             for place in self.places:
                 each = place.layers[number]
                 likeliest = "\n".join(
-                    f"{shown(p)} {v:.4f}" for p, v in zip(each.pieces, each.probabilities, strict=True)
+                    f"{visible_piece(p)} {v:.4f}" for p, v in zip(each.pieces, each.probabilities, strict=True)
                 )
-                title = f"{likeliest}\n{shown(place.answer)}: rank {each.answer_rank:,}"
+                title = f"{likeliest}\n{visible_piece(place.answer)}: rank {each.answer_rank:,}"
                 cells.append(
-                    ShadedCell(shown(each.pieces[0]), each.probabilities[0], title, marked=each.answer_rank == 1)
+                    ShadedCell(
+                        visible_piece(each.pieces[0]), each.probabilities[0], title, marked=each.answer_rank == 1
+                    )
                 )
             rows.append((f"layer {self.places[0].layers[number].layer}", cells))
         explained = "Each column is a mask, and each cell the piece that a layer predicts there."
         if self._has_targets:
-            rows.append((self._in_the_text, [ShadedCell(shown(place.target or ""), 0.0) for place in self.places]))
+            rows.append(
+                (self._in_the_text, [ShadedCell(visible_piece(place.target or ""), 0.0) for place in self.places])
+            )
             side = "before" if self.backwards else "after"
             explained = f"Each column is a piece of the text, and each cell the piece that a layer predicts {side} it."
-        return shaded_cells(["", *(shown(place.name) for place in self.places)], rows) + (
+        return shaded_cells(["", *(visible_piece(place.name) for place in self.places)], rows) + (
             f'<p class="faint">{explained} Darker cells are likelier; framed cells agree with the top layer. Point at '
             "a cell for more.</p>"
         )
@@ -267,7 +271,7 @@ class LensFindings(Findings):
 _BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
 
 
-def shown(piece: str) -> str:
+def visible_piece(piece: str) -> str:
     """A piece as tables show it: of a character model, a blank is visible.
 
     >>> shown(" "), shown("Ġthe")

@@ -28,7 +28,7 @@ from polyseme.embedding.piece_states import batch_of
 from polyseme.encoders.encoder import Encoder
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.filling.choose_filler import filling_method, sentinels_of
-from polyseme.filling.filled import MaskedText
+from polyseme.filling.filled_masks import MaskedText
 from polyseme.generating.language_model import has_words
 from polyseme.outputs.output import Output
 from polyseme.outputs.softmaxes import TwoWayOutput

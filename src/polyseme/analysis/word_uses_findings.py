@@ -12,7 +12,7 @@ from polyseme.packaged_models import model_name
 from polyseme.plots.charts import CHART_STYLE, Curve, lines_chart
 from polyseme.plots.figures_table import figures_table, shaded_table
 from polyseme.plots.html_page import concordance, escaped
-from polyseme.plots.word_uses import Use, WordUses, lowest, spelled
+from polyseme.plots.word_uses import Use, WordUses, format_cosine, lowest
 from polyseme.word_senses.similar_uses import NearUse
 
 CONTEXT = 60
@@ -169,7 +169,7 @@ class WordUsesFindings(Findings):
             + shaded_table(
                 ["", *numbers],
                 [(number, [float(cosine) for cosine in row]) for number, row in zip(numbers, cosines, strict=True)],
-                spelled=spelled,
+                spelled=format_cosine,
                 low=low,
                 high=1.0,
             )

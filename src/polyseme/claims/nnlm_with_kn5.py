@@ -8,7 +8,7 @@ from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Figures, Lab
 from polyseme.claims.rule import Rule, above
 from polyseme.claims.word_models import DATA, NATS, SMALL_LACKS, log_probs, mean_surprisal, score_row, word_models
-from polyseme.scoring.mixture import fit_weights, mixed
+from polyseme.scoring.mixture import fit_weights, mix_log_probs
 from polyseme.sweeps.sweep_report import RunResult
 
 PARTS = ("NNLM", "KN5")
@@ -23,7 +23,7 @@ def run(lab: Lab) -> list[RunResult]:
         valid, test = (
             np.stack([log_probs(lab, runs, row, seed, split) for row in PARTS]) for split in ("valid", "test")
         )
-        return {NATS: mean_surprisal(mixed(test, fit_weights(valid).weights))}
+        return {NATS: mean_surprisal(mix_log_probs(test, fit_weights(valid).weights))}
 
     rows = [score_row(lab, runs, row, seed) for row in PARTS for seed in lab.seeds]
     return [*rows, *lab.measure_rows([MIXED], mixture)]

@@ -41,7 +41,7 @@ def command(word: str | None, as_json: bool, **settings: Any) -> None:
 
 
 def _print_word(result: Comparison) -> None:
-    from polyseme.plots.comparison_pages import short_p, spelled_number
+    from polyseme.plots.comparison_pages import format_number, short_p
     from polyseme.two_corpora.comparison_files import measures_of, notes_of, verdict
 
     first, second = (
@@ -52,9 +52,9 @@ def _print_word(result: Comparison) -> None:
     rows = [
         [
             each.name,
-            spelled_number(each.value),
-            spelled_number(each.expected),
-            "" if each.low is None else f"{spelled_number(each.low)} to {spelled_number(each.high)}",
+            format_number(each.value),
+            format_number(each.expected),
+            "" if each.low is None else f"{format_number(each.low)} to {format_number(each.high)}",
             short_p(each.p),
         ]
         for each in measures_of(result)
@@ -74,7 +74,7 @@ def _print_word(result: Comparison) -> None:
 
 
 def _print_words(result: Differences) -> None:
-    from polyseme.plots.comparison_pages import short_p, spelled_number
+    from polyseme.plots.comparison_pages import format_number, short_p
     from polyseme.two_corpora.comparison_files import notes_of_words
 
     print_text(f"{result.sources[0]} and {result.sources[1]}: {result.headline}.\n")
@@ -83,7 +83,7 @@ def _print_words(result: Differences) -> None:
             each.word,
             f"{each.counts[0]:,}",
             f"{each.counts[1]:,}",
-            *map(spelled_number, (each.effect, each.apd, each.prt, each.jsd)),
+            *map(format_number, (each.effect, each.apd, each.prt, each.jsd)),
             short_p(each.p),
             short_p(each.p_adjusted),
         ]

@@ -68,11 +68,16 @@ def command(name: str, as_json: bool, **settings: Any) -> None:
 
 def print_lines(report: Report) -> None:
     """The table of a report, without the narrowest groups."""
-    from polyseme.metrics.evaluation_report import spelled
+    from polyseme.metrics.evaluation_report import format_figure
 
     print_table(
         [
-            (line.level, line.name, f"{line.n:,}", *(spelled(name, line.figures[name]) for name in report.columns))
+            (
+                line.level,
+                line.name,
+                f"{line.n:,}",
+                *(format_figure(name, line.figures[name]) for name in report.columns),
+            )
             for line in report.lines
             if line.depth <= DEEPEST
         ],
@@ -82,7 +87,7 @@ def print_lines(report: Report) -> None:
 
 def _print_curve(report: Report) -> None:
     """One line per model of a run: what it has seen, and the first figure of the widest groups."""
-    from polyseme.metrics.evaluation_report import spelled
+    from polyseme.metrics.evaluation_report import format_figure
 
     figure = next(iter(report.columns))
     names = [figure if line.name == "all" else f"{line.name} {figure}" for line in report.widest]
@@ -90,7 +95,7 @@ def _print_curve(report: Report) -> None:
         [
             (
                 *(f"{number:,}" for number in (point.words, point.pieces, point.step)),
-                *(spelled(figure, point.first_figure(line)) for line in report.widest),
+                *(format_figure(figure, point.first_figure(line)) for line in report.widest),
             )
             for point in report.curve
         ],

@@ -11,7 +11,7 @@ from polyseme.cli.terminal import Bar, print_table
 from polyseme.verb_options.text_options import FillOptions
 
 if TYPE_CHECKING:
-    from polyseme.filling.filled import FilledMask
+    from polyseme.filling.filled_masks import FilledMask
 
 
 @command_of(FillOptions, json=True)

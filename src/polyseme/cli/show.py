@@ -30,4 +30,4 @@ def command(as_json: bool, **settings: Any) -> None:
     if as_json:
         print_json(card, indent=2)
         return
-    print_table([("model", card.path), *card.described()])
+    print_table([("model", card.path), *card.description()])

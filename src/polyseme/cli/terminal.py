@@ -311,13 +311,13 @@ def print_uses(lines: Sequence[tuple[str, Use]]) -> None:
     """Print uses of words, something short before each, their words in one column; "none" where there are none."""
     from rich.cells import cell_len
 
-    from polyseme.plots.word_uses import shown_keyword
+    from polyseme.plots.word_uses import printable_keyword
 
     if not lines:
         print_text("none")
         return
     labels = [visible(label, one_line=True) for label, _ in lines]
-    keywords = [shown_keyword(use.keyword(CONTEXT)) for _, use in lines]
+    keywords = [printable_keyword(use.keyword(CONTEXT)) for _, use in lines]
     first = max(map(cell_len, labels))
     margin = max(cell_len(keyword.before) for keyword in keywords)
     for label, (before, word, after) in zip(labels, keywords, strict=True):

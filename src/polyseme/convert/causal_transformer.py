@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Table, own_layout
+from polyseme.convert.config_file import read_native_config, write_own
+from polyseme.convert.conversion_table import Table, native_layout
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import causal_output
 from polyseme.convert.gpt2 import FAMILY as GPT2
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 
 NAME = "causal-transformer"
 FIXED: Mapping[str, Any] = {
@@ -32,7 +32,7 @@ FIXED: Mapping[str, Any] = {
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    return _causal(read_own(TransformerConfig, theirs, where))
+    return _causal(read_native_config(TransformerConfig, theirs, where))
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
@@ -55,9 +55,9 @@ def _causal(config: TransformerConfig) -> TransformerConfig:
 
 
 def table(config: TransformerConfig, tied: bool) -> Table:
-    with unfilled():
+    with skip_initialization():
         names = [f"encoder.{name}" for name, _ in build_encoder(config).named_parameters()]
-    return own_layout(names, {"causal": [] if tied else ["outputs.causal.table"]})
+    return native_layout(names, {"causal": [] if tied else ["outputs.causal.table"]})
 
 
 FAMILY = Family(

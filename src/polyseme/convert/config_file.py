@@ -100,7 +100,7 @@ def whole(value: Any, name: str, where: str, *, least: int = 1) -> int:
     """A size that a config.json gives under `name`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ModelError(
-            f"In {where}, {name!r} must be a whole number from {least} on. Got {shortened(value)} instead."
+            f"In {where}, {name!r} must be a whole number from {least} on. Got {shorten_value(value)} instead."
         )
     _refuse_large(value, name, where)
     return value
@@ -110,10 +110,10 @@ def _refuse_large(value: Any, name: str, where: str) -> None:
     """Refuse a size, by its name, for which building the model would not end."""
     most = MOST_LAYERS if any(part in name.lower() for part in REPEATED) else MOST
     if isinstance(value, int) and abs(value) > most:
-        raise ModelError(f"In {where}, {name!r} must be at most {most:,}. Got {shortened(value)} instead.")
+        raise ModelError(f"In {where}, {name!r} must be at most {most:,}. Got {shorten_value(value)} instead.")
 
 
-def shortened(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     """A value as a message shows it."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}…"
@@ -154,7 +154,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_own(kind: type[Config], theirs: Mapping[str, Any], where: str) -> Any:
+def read_native_config(kind: type[Config], theirs: Mapping[str, Any], where: str) -> Any:
     """A config that config.json holds under our names, among other things."""
     fields = {each.name: each for each in dataclasses.fields(kind)}
     settings = {name: value for name, value in theirs.items() if name in fields}
@@ -168,5 +168,5 @@ def read_own(kind: type[Config], theirs: Mapping[str, Any], where: str) -> Any:
 
 
 def write_own(config: Config) -> dict[str, Any]:
-    """A config under our names, as `read_own` reads it."""
+    """A config under our names, as `read_native_config` reads it."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in config.to_json().items()}

@@ -89,7 +89,7 @@ def module(theirs: str | tuple[str, ...], ours: str, change: Change | None = Non
     return [Rule(tuple(f"{name}.{kind}" for name in names), (f"{ours}.{kind}",), change) for kind in kinds]
 
 
-def own_layout(body: Sequence[str], outputs: Mapping[str, Sequence[str]]) -> Table:
+def native_layout(body: Sequence[str], outputs: Mapping[str, Sequence[str]]) -> Table:
     """The table of a family that no other library keeps in a folder: tensors have the bundle's own names."""
     rules = {name: [Rule((each,), (each,)) for each in names] for name, names in outputs.items()}
     return Table(prefix="", n_sets=0, body=[Rule((each,), (each,)) for each in body], outputs=rules)

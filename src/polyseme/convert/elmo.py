@@ -25,7 +25,7 @@ from polyseme.encoders.recurrent_config import TwoWayConfig
 from polyseme.errors import ModelError, OptionError
 from polyseme.extras import later, optional
 from polyseme.outputs.softmaxes import AdaptiveOutput, SoftmaxOutput, TwoWayOutput
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 from polyseme.text.character_tokenizer import N_IDS, VOCABULARY, CharacterTokenizer, read_vocabulary
 from polyseme.types import Tokenizer
 
@@ -186,7 +186,7 @@ def table(config: TwoWayConfig, tied: bool) -> Table:
             rules.append(Rule((f"{cell}/W_P_0",), (f"{ours}.projection",), TRANSPOSE))
     outputs: dict[str, list[Rule]] = {}
     if config.n_outputs is not None:
-        with unfilled():
+        with skip_initialization():
             named = [name for name, _ in two_way_output(config, tied).named_parameters()]
         names = {"softmax.table": "softmax/W", "softmax.bias": "softmax/b"}
         outputs["two-way"] = [

@@ -50,7 +50,7 @@ HUGGING_FACE = FolderFormat(
 """config.json, model.safetensors and tokenizer.json, as most have them."""
 
 
-def tied_as_said(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:
+def is_tied(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:
     """What config.json says of the output; it shares the table of pieces unless that is denied."""
     return bool(theirs.get("tie_word_embeddings", True))
 
@@ -110,7 +110,7 @@ class Family:
     """Roles of special pieces, and the settings of config.json that hold their ids."""
     first: str | None = None
     """The role of the piece that a second stack reads before any other; None where there is none."""
-    tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = tied_as_said
+    tied: Callable[[Mapping[str, Any], Mapping[str, Tensor]], bool] = is_tied
     """config.json and their tensors by name → whether the output shares the table of pieces."""
     fastai_names: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] | None = None
     """Their tensors → those and all second names that a file of fastai's has; None: fastai has no such model."""

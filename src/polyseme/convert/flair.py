@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyseme.convert.config_file import model_type, read_json, read_own, whole, write_own
+from polyseme.convert.config_file import model_type, read_json, read_native_config, whole, write_own
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import Family, ModelFile
 from polyseme.convert.inert_pickle import Record, is_torch_file, read_inertly
@@ -35,7 +35,7 @@ SETTINGS = ("is_forward_lm", "hidden_size", "nlayers", "embedding_size", "dictio
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TwoWayConfig:
-    config: TwoWayConfig = read_own(TwoWayConfig, theirs, where)
+    config: TwoWayConfig = read_native_config(TwoWayConfig, theirs, where)
     if config.edges is None or config.cells != "lstm" or config.inner_width is not None:
         raise ModelError("A model of the family 'flair' has LSTMs without projections, and 'edges'.")
     return config

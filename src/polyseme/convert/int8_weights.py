@@ -32,7 +32,7 @@ def holds_int8(config: Mapping[str, Any]) -> bool:
     return isinstance(setting, Mapping) and setting.get("quant_method") == METHOD
 
 
-def rounded(tensors: Mapping[str, Tensor], layers: Iterable[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def round_to_int8(tensors: Mapping[str, Tensor], layers: Iterable[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Our tensors by name, with the matrices of these layers in int8; and their scales, as they are named in a file."""
     result, scales = dict(tensors), {}
     for layer in layers:

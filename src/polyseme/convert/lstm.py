@@ -10,35 +10,35 @@ from typing import Any
 
 from torch import nn
 
-from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Table, own_layout
+from polyseme.convert.config_file import read_native_config, write_own
+from polyseme.convert.conversion_table import Table, native_layout
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import CausalOutput
 from polyseme.outputs.softmaxes import AdaptiveOutput
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:
-    config: RecurrentConfig = read_own(RecurrentConfig, theirs, where)
+    config: RecurrentConfig = read_native_config(RecurrentConfig, theirs, where)
     if config.decoder is not None:
         raise ModelError("A model of the family 'lstm' has one stack, and the config has 'decoder_layers'.")
     return config
 
 
 def table(config: RecurrentConfig, tied: bool) -> Table:
-    with unfilled():
+    with skip_initialization():
         names = [f"encoder.{name}" for name, _ in build_encoder(config).named_parameters()]
     outputs: dict[str, list[str]] = {}
     if config.direction == "causal" and not config.spelled:
-        with unfilled():
+        with skip_initialization():
             output = causal_output(config, tied and not config.output_cutoffs)
         own = [f"outputs.causal.{name}" for name, _ in output.named_parameters()]
         shared = tied and not config.output_cutoffs
         outputs["causal"] = [] if shared else own
-    return own_layout(names, outputs)
+    return native_layout(names, outputs)
 
 
 def causal_output(config: RecurrentConfig, tied: bool) -> nn.Module:

@@ -12,7 +12,7 @@ from polyseme.convert.family import SMALL, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import MaskedOutput
-from polyseme.parts.masks import Local, mask_named
+from polyseme.parts.masks import Local, get_mask
 from polyseme.parts.rotary_positions import bases
 
 SETTINGS = Settings(
@@ -124,7 +124,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
 
     A null for `pad_token_id` stands for the tokenizer's: the reference's default is a piece that few vocabularies have.
     """
-    local = [mask for mask in map(mask_named, config.layer_masks) if isinstance(mask, Local)]
+    local = [mask for mask in map(get_mask, config.layer_masks) if isinstance(mask, Local)]
     kinds = ["sliding_attention" if mask.startswith("local") else "full_attention" for mask in config.layer_masks]
     written = {
         **SETTINGS.write(config),

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Table, own_layout
+from polyseme.convert.config_file import read_native_config, write_own
+from polyseme.convert.conversion_table import Table, native_layout
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.fixed_context import FixedContextConfig
 from polyseme.outputs.softmaxes import AdaptiveOutput, SoftmaxOutput
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> FixedContextConfig:
-    config: FixedContextConfig = read_own(FixedContextConfig, theirs, where)
+    config: FixedContextConfig = read_native_config(FixedContextConfig, theirs, where)
     return config
 
 
@@ -32,10 +32,10 @@ def causal_output(config: FixedContextConfig, tied: bool) -> AdaptiveOutput | So
 
 
 def table(config: FixedContextConfig, tied: bool) -> Table:
-    with unfilled():
+    with skip_initialization():
         encoder, output = build_encoder(config), causal_output(config, tied)
     own = [name for name, _ in output.named_parameters() if not (name == "table" and getattr(output, "tied", False))]
-    return own_layout(
+    return native_layout(
         [f"encoder.{name}" for name, _ in encoder.named_parameters()],
         {"causal": [f"outputs.causal.{name}" for name in own]},
     )

@@ -11,21 +11,21 @@ from typing import Any
 
 from torch import nn
 
-from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Table, own_layout
+from polyseme.convert.config_file import read_native_config, write_own
+from polyseme.convert.conversion_table import Table, native_layout
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.recurrent_config import RecurrentConfig, RecurrentDecoderConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import CausalOutput
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 
 SHARED = "stack.tokens.table"
 """The table of pieces, which the decoder has from the encoder."""
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> RecurrentConfig:
-    config: RecurrentConfig = read_own(RecurrentConfig, theirs, where)
+    config: RecurrentConfig = read_native_config(RecurrentConfig, theirs, where)
     _decoder(config)
     return config
 
@@ -44,11 +44,11 @@ def _decoder(config: RecurrentConfig) -> RecurrentDecoderConfig:
 
 
 def table(config: RecurrentConfig, tied: bool) -> Table:
-    with unfilled():
+    with skip_initialization():
         encoder = [f"encoder.{name}" for name, _ in build_encoder(config).named_parameters()]
         decoder = [name for name, _ in build_encoder(_decoder(config)).named_parameters() if name != SHARED]
     names = [*encoder, *(f"decoder.{name}" for name in decoder)]
-    return own_layout(names, {"causal": [] if tied else ["outputs.causal.table"]})
+    return native_layout(names, {"causal": [] if tied else ["outputs.causal.table"]})
 
 
 def causal_output(config: RecurrentConfig, tied: bool) -> nn.Module:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from polyseme.config import EncoderConfig
-from polyseme.convert.config_file import model_type, read_json, read_own, write_own
+from polyseme.convert.config_file import model_type, read_json, read_native_config, write_own
 from polyseme.convert.conversion_table import Rule, Table
 from polyseme.convert.family import HUGGING_FACE, Family, ModelFile
 from polyseme.convert.fasttext_files import MAGIC, read_fasttext
@@ -124,7 +124,7 @@ def _spelling_config(ngrams: CharacterNgrams | None) -> dict[str, Any]:
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> StaticConfig:
-    config: StaticConfig = read_own(StaticConfig, theirs, where)
+    config: StaticConfig = read_native_config(StaticConfig, theirs, where)
     return config
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyseme.convert.config_file import ACTIVATION_NAMES, Settings
 from polyseme.convert.conversion_table import Alias, Rule, Table, module
-from polyseme.convert.family import SMALL, Family, tied_as_said
+from polyseme.convert.family import SMALL, Family, is_tied
 from polyseme.convert.gpt import causal_rules
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError, nearest
@@ -106,8 +106,8 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
 def tied(theirs: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:
     """What the config says; but where it says tied and the weights hold an output of its own, the weights are right."""
     own, shared = weights.get("lm_head.weight"), weights.get("shared.weight")
-    if own is None or shared is None or not tied_as_said(theirs, weights):
-        return tied_as_said(theirs, weights)
+    if own is None or shared is None or not is_tied(theirs, weights):
+        return is_tied(theirs, weights)
     return own.shape == shared.shape and torch.equal(own, shared)
 
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from polyseme.convert.config_file import read_own, write_own
-from polyseme.convert.conversion_table import Table, own_layout
+from polyseme.convert.config_file import read_native_config, write_own
+from polyseme.convert.conversion_table import Table, native_layout
 from polyseme.convert.family import SMALL, Family
 from polyseme.convert.gpt import causal_output
 from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 
 SHARED = "embeddings.pieces.weight"
 """The table of pieces, which the decoder has from the encoder."""
 
 
 def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
-    return _with_two_stacks(read_own(TransformerConfig, theirs, where))
+    return _with_two_stacks(read_native_config(TransformerConfig, theirs, where))
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
@@ -43,12 +43,12 @@ def _with_two_stacks(config: TransformerConfig) -> TransformerConfig:
 
 def table(config: TransformerConfig, tied: bool) -> Table:
     names: list[str] = []
-    with unfilled():
+    with skip_initialization():
         for stack, stack_config in (("encoder", config), ("decoder", config.decoder)):
             if stack_config is not None:
                 parameters = [name for name, _ in build_encoder(stack_config).named_parameters()]
                 names += [f"{stack}.{name}" for name in parameters if stack == "encoder" or name != SHARED]
-    return own_layout(names, {"causal": [] if tied else ["outputs.causal.table"]})
+    return native_layout(names, {"causal": [] if tied else ["outputs.causal.table"]})
 
 
 FAMILY = Family(

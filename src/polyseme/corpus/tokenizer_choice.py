@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from polyseme.corpus.document_reader import within_limit
 from polyseme.corpus.partial_corpus import AnySource
-from polyseme.corpus.tokenizer_training import KINDS, frame_for, kind_named, sample_of, train_tokenizer
+from polyseme.corpus.tokenizer_training import KINDS, frame_for, get_tokenizer_kind, sample_of, train_tokenizer
 from polyseme.errors import OptionError, nearest
 from polyseme.text.tokenizer import PieceTokenizer
 from polyseme.text.tokenizer_files import load_tokenizer
@@ -37,7 +37,7 @@ class TokenizerChoice:
                 "tokenizer": name,
                 "vocab_size": VOCABULARY if options.vocab_size is None else options.vocab_size,
                 "frame": frame,
-                "lowercase": kind_named(name).lowercase(frame) if lowercase is None else lowercase,
+                "lowercase": get_tokenizer_kind(name).lowercase(frame) if lowercase is None else lowercase,
                 "sample": options.sample,
                 **({"min_count": options.min_count} if options.min_count > 1 else {}),
             }
@@ -55,7 +55,7 @@ class TokenizerChoice:
         """The tokenizer, and notes about it."""
         if self.kind is None:
             return cast(PieceTokenizer, self.ready), []
-        reads_all, n_pieces = kind_named(self.kind).reads_all, self.settings["vocab_size"]
+        reads_all, n_pieces = get_tokenizer_kind(self.kind).reads_all, self.settings["vocab_size"]
         sample = None if reads_all else sample_of(texts, self.settings["sample"], limit)
         trained = train_tokenizer(
             self.kind,

@@ -84,7 +84,7 @@ def train_tokenizer(
 
     Of whole words, those that occur fewer than `min_count` times are unknown.
     """
-    chosen = kind_named(kind)
+    chosen = get_tokenizer_kind(kind)
     name = frame_for(kind, frame)
     its_frame = FRAMES[name]
     if min_count > 1 and not chosen.reads_all:
@@ -133,7 +133,7 @@ def tokenizer_of_words(words: Iterable[str], frame: str = "lm") -> PieceTokenize
     return PieceTokenizer(backend, its_frame)
 
 
-def kind_named(name: str) -> Kind:
+def get_tokenizer_kind(name: str) -> Kind:
     """A kind of tokenizer by its name."""
     if name not in KINDS:
         raise OptionError(f"There is no kind of tokenizer {name!r}. {nearest(name, KINDS)}")
@@ -142,7 +142,7 @@ def kind_named(name: str) -> Kind:
 
 def frame_for(kind: str, frame: str | None) -> str:
     """The frame that a kind of tokenizer is given, by name."""
-    chosen = kind_named(kind)
+    chosen = get_tokenizer_kind(kind)
     name = frame or chosen.frame
     if name not in FRAMES:
         raise OptionError(f"There is no frame {name!r}. {nearest(name, FRAMES)}")

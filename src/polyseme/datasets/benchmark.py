@@ -16,7 +16,7 @@ from typing import Any
 from polyseme.errors import InputError
 from polyseme.files.atomic import AnyPath
 from polyseme.files.lines import Line, lines_of
-from polyseme.files.rows import Place, shown
+from polyseme.files.rows import Place, excerpt
 from polyseme.files.source import COMPRESSIONS, open_source
 from polyseme.tasks.items import Item, ReadingLog, TaskData, labels_in
 from polyseme.tasks.splits import Patterns, dev_note, is_sample, split_files, with_dev
@@ -286,7 +286,7 @@ def _one_of(row: Mapping[str, str | None], names: Names) -> str | None:
 def _other_layout(file: Path, names: Sequence[str], expected: Names) -> InputError:
     return InputError(
         f"{file} is of another layout: it has no column {' or '.join(map(repr, expected))}. Its first line is: "
-        f"{shown(' | '.join(names))}. Is it the file of another task?"
+        f"{excerpt(' | '.join(names))}. Is it the file of another task?"
     )
 
 
@@ -298,7 +298,7 @@ def one_label(labels: Sequence[str], *, left_out: str | None = None) -> Callable
             return label
         if label == left_out:
             return LEFT_OUT
-        raise InputError(f"{place}: {shown(label)!r} is no label of this task. There are: {', '.join(labels)}.")
+        raise InputError(f"{place}: {excerpt(label)!r} is no label of this task. There are: {', '.join(labels)}.")
 
     return to_gold
 
@@ -308,4 +308,4 @@ def a_number(label: str, place: Place) -> float:
     try:
         return float(label)
     except ValueError:
-        raise InputError(f"{place}: the score must be a number. Got {shown(label)!r} instead.") from None
+        raise InputError(f"{place}: the score must be a number. Got {excerpt(label)!r} instead.") from None

@@ -21,7 +21,7 @@ from typing import Any
 
 from polyseme.datasets.benchmark import text_lines
 from polyseme.errors import InputError
-from polyseme.files.rows import Place, shown
+from polyseme.files.rows import Place, excerpt
 from polyseme.json_reading import parse_json
 from polyseme.text.piece_texts import find_masks
 from polyseme.text.tokenizer import MASK_TEXT
@@ -64,11 +64,13 @@ def _item(line: str, place: str, number: str) -> ClozeItem:
     except ValueError as error:
         raise InputError(f"{place}: this is no line of JSON ({error}). A cloze set has one object per line.") from None
     if not isinstance(record, Mapping):
-        raise InputError(f"{place}: a line must be an object with text and answer. Got {shown(line)} instead.")
+        raise InputError(f"{place}: a line must be an object with text and answer. Got {excerpt(line)} instead.")
     text = _text(record, place)
     n_masks = len(find_masks(text))
     if n_masks != 1:
-        raise InputError(f"{place}: the text must have one {MASK_TEXT}, and has {n_masks or 'none'}: {shown(text)!r}.")
+        raise InputError(
+            f"{place}: the text must have one {MASK_TEXT}, and has {n_masks or 'none'}: {excerpt(text)!r}."
+        )
     candidates = _words(record, ("candidates",), place) if record.get("candidates") is not None else ()
     answers = _words(record, _ANSWERS, place)
     if candidates and not set(answers) & set(candidates):

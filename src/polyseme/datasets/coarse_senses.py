@@ -12,7 +12,7 @@ from pathlib import Path
 from polyseme.datasets.benchmark import data_place, text_lines
 from polyseme.errors import InputError
 from polyseme.files.atomic import AnyPath
-from polyseme.files.rows import Place, shown
+from polyseme.files.rows import Place, excerpt
 from polyseme.json_reading import damage_reported, load_json
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.splits import split_files
@@ -61,12 +61,12 @@ def _items(data: Path, gold: Path, senses: dict[str, str]) -> Iterator[Item]:
         if not tab or not number.isdecimal() or int(number) >= len(words):
             raise InputError(
                 f"{place}: a line must be the number of a token, a tab and the sentence, of {len(words)} tokens. Got "
-                f"{shown(line.text)!r} instead."
+                f"{excerpt(line.text)!r} instead."
             )
         if label.text.strip() not in senses:
             known = ", ".join(senses)
             raise InputError(
-                f"{gold}, line {label.number}: there is no sense {shown(label.text)!r}. There are: {known}."
+                f"{gold}, line {label.number}: there is no sense {excerpt(label.text)!r}. There are: {known}."
             )
         start = sum(len(word) + 1 for word in words[: int(number)])
         yield Item.of_words(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from polyseme.datasets.benchmark import Benchmark, Columns, file_reader, read_table
 from polyseme.datasets.minimal_pairs import MinimalPair, PairSet
 from polyseme.errors import InputError
-from polyseme.files.rows import Place, Row, read_rows, shown
+from polyseme.files.rows import Place, Row, excerpt, read_rows
 from polyseme.tasks.items import Item, ReadingLog
 from polyseme.text.words import split_words
 
@@ -81,11 +81,11 @@ def gap_rows(file: Path) -> Iterator[Schema]:
 def _gap_span(row: Any, name: str, text: str, place: Place) -> Span:
     mention, offset = str(row[name]), str(row[f"{name}-offset"])
     if not offset.isdecimal():
-        raise InputError(f"{place}: {name}-offset must be a whole number. Got {shown(offset)!r} instead.")
+        raise InputError(f"{place}: {name}-offset must be a whole number. Got {excerpt(offset)!r} instead.")
     start = int(offset)
     if not mention or not text.startswith(mention, start):
         raise InputError(
-            f"{place}: {name} should be {shown(mention)!r} at character {start} of its text, and there is "
+            f"{place}: {name} should be {excerpt(mention)!r} at character {start} of its text, and there is "
             f"{text[start : start + max(len(mention), 1)]!r}."
         )
     return start, start + len(mention)
@@ -94,7 +94,7 @@ def _gap_span(row: Any, name: str, text: str, place: Place) -> Span:
 def _gap_label(label: str | None, place: Place) -> bool:
     spelled = str(label).strip().lower()
     if spelled not in LABELS:
-        raise InputError(f"{place}: a mention corefers or not: TRUE or FALSE. Got {shown(str(label))!r} instead.")
+        raise InputError(f"{place}: a mention corefers or not: TRUE or FALSE. Got {excerpt(str(label))!r} instead.")
     return spelled == LABELS[1]
 
 
@@ -169,7 +169,7 @@ def _find_pronoun(text: str, pronoun: str, spans: Sequence[Span | None], place: 
     """The pronoun: of several, the first behind both mentions."""
     matches = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(pronoun)}(?!\w)", text)]
     if not matches:
-        raise InputError(f"{place}: the pronoun {shown(pronoun)!r} does not occur in its text, {shown(text)!r}.")
+        raise InputError(f"{place}: the pronoun {excerpt(pronoun)!r} does not occur in its text, {excerpt(text)!r}.")
     if len(matches) > 1:
         log.add("a pronoun that occurs more than once, of which the first behind both mentions was taken", place)
     behind = max((span[1] for span in spans if span is not None), default=0)

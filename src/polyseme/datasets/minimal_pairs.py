@@ -49,7 +49,7 @@ class PairSet:
     notes: tuple[str, ...] = ()
 
 
-def thinned(sets: Sequence[PairSet], most: int) -> list[PairSet]:
+def limit_pairs(sets: Sequence[PairSet], most: int) -> list[PairSet]:
     """At most so many pairs of each narrowest group, evenly spaced, with a note on how many those are."""
     if most < 1:
         raise OptionError(f"At least 1 pair of each group must be scored. Got {most} instead.")

@@ -19,7 +19,7 @@ from polyseme.datasets.benchmark import (
     table_reader,
 )
 from polyseme.errors import InputError
-from polyseme.files.rows import Place, read_rows, shown
+from polyseme.files.rows import Place, excerpt, read_rows
 from polyseme.files.source import suffixes
 from polyseme.tasks.items import Item, ReadingLog
 
@@ -89,7 +89,7 @@ _SICK_FILES = {
 
 def _small_label(label: str, place: Place) -> str:
     if label.lower() not in NLI_LABELS:
-        raise InputError(f"{place}: {shown(label)!r} is no label of SICK. There are: {', '.join(NLI_LABELS)}.")
+        raise InputError(f"{place}: {excerpt(label)!r} is no label of SICK. There are: {', '.join(NLI_LABELS)}.")
     return label.lower()
 
 

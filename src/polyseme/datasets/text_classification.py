@@ -18,7 +18,7 @@ from polyseme.datasets.benchmark import (
     text_lines,
 )
 from polyseme.errors import InputError
-from polyseme.files.rows import Place, shown
+from polyseme.files.rows import Place, excerpt
 from polyseme.files.source import READ_ERRORS, open_source, suffixes
 from polyseme.tasks.items import Item, ReadingLog
 
@@ -62,7 +62,7 @@ def tree_nodes(tree: str, place: object) -> list[tuple[str, list[str]]]:
     if above or at < len(tree) or not nodes or not all(words for _, words in nodes):
         raise InputError(
             f"{place}: this is no tree such as (3 (2 Not) (4 great)), with a label from 0 to 4 on every node; it "
-            f"breaks off at character {at + 1}: {shown(tree[at:]) or 'the end'!r}."
+            f"breaks off at character {at + 1}: {excerpt(tree[at:]) or 'the end'!r}."
         )
     return nodes
 
@@ -153,7 +153,7 @@ def _label_lines(file: Path, column: str) -> Iterator[Item]:
         question = _QUESTION.fullmatch(line.strip())
         if question is None:
             raise InputError(
-                f"{place}: a question begins with its class, as in 'DESC:manner How …'. Got {shown(line)!r}."
+                f"{place}: a question begins with its class, as in 'DESC:manner How …'. Got {excerpt(line)!r}."
             )
         fields = {"coarse": question[1], "fine": f"{question[1]}:{question[2]}"}
         yield Item(text=question[3], gold=fields[column], id=str(number), place=str(place), fields=fields)

@@ -12,7 +12,7 @@ from typing import Any
 
 from polyseme.datasets.benchmark import UNLABELED, Benchmark, BenchmarkData, Files, text_lines
 from polyseme.errors import InputError
-from polyseme.files.rows import Place, Row, read_rows, shown
+from polyseme.files.rows import Place, Row, excerpt, read_rows
 from polyseme.files.source import suffixes
 from polyseme.tasks.items import Item
 from polyseme.tasks.splits import split_files
@@ -46,10 +46,12 @@ def _items(file: Path, split: str) -> Iterator[Item]:
         word, part, places, one, two = cells
         numbers = places.split("-")
         if len(numbers) != 2 or not all(each.isdecimal() for each in numbers):
-            raise InputError(f"{place}: the places of the word must be two numbers, as in 2-1. Got {shown(places)!r}.")
+            raise InputError(
+                f"{place}: the places of the word must be two numbers, as in 2-1. Got {excerpt(places)!r}."
+            )
         gold = None if golds is None else golds[number].text.strip()
         if gold is not None and gold not in LABELS:
-            raise InputError(f"{gold_file}, line {golds[number].number}: {shown(gold)!r} is neither T nor F.")  # type: ignore[index]
+            raise InputError(f"{gold_file}, line {golds[number].number}: {excerpt(gold)!r} is neither T nor F.")  # type: ignore[index]
         spans = tuple(_token(text, int(at), place) for text, at in zip((one, two), numbers, strict=True))
         yield Item(
             text=one,
@@ -66,7 +68,7 @@ def _token(text: str, number: int, place: Place) -> tuple[int, int]:
     """The characters of a token, counted from 0 between blanks."""
     tokens = text.split(" ")
     if number >= len(tokens):
-        raise InputError(f"{place}: the word should be token {number}, from 0 on, of {len(tokens)}: {shown(text)!r}.")
+        raise InputError(f"{place}: the word should be token {number}, from 0 on, of {len(tokens)}: {excerpt(text)!r}.")
     start = sum(len(token) + 1 for token in tokens[:number])
     return start, start + len(tokens[number])
 

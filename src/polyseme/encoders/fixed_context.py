@@ -22,7 +22,7 @@ from polyseme.config import Direction, EncoderConfig, MemoryKind
 from polyseme.encoders.encoder import Encoder, Layers, check_rows, wanted_layers
 from polyseme.encoders.recurrent import PieceTokens
 from polyseme.errors import ModelError
-from polyseme.parts.memory_and_cache import Memory, remember
+from polyseme.parts.memory_and_cache import Memory, keep_last
 from polyseme.types import Batch, States
 
 LONGEST_ROW = 4096
@@ -136,7 +136,7 @@ class FixedContext(Encoder):
         after = None
         if memory is not None:
             n_read = batch.pieces.shape[1] if batch.lengths is None else batch.lengths
-            last = remember(earlier[..., None], batch.pieces[..., None], batch.lengths, earlier.shape[1])[..., 0]
+            last = keep_last(earlier[..., None], batch.pieces[..., None], batch.lengths, earlier.shape[1])[..., 0]
             after = LastPieces(memory.lengths + n_read, last)
         return States(states, batch.lengths, 1, memory=after)
 

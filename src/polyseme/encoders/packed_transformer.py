@@ -30,7 +30,7 @@ from polyseme.encoders.transformer_layer import TransformerLayer
 from polyseme.extras import optional
 from polyseme.parts.attention import Attention
 from polyseme.parts.inference_linear import LinearProduct, Product
-from polyseme.parts.masks import Places, mask_named
+from polyseme.parts.masks import Places, get_mask
 from polyseme.parts.norms import Norm
 from polyseme.parts.quantized_linear import HalfProduct, Int8Product
 from polyseme.types import Batch
@@ -267,7 +267,7 @@ class _Group:
 
 def runs_in_one_call(encoder: Transformer, flash: Callable[..., Any]) -> bool:
     """Whether masks are windows that `flash` knows, and positions, if any, only turn queries and keys."""
-    windows = {mask_named(name).window for name in encoder.config.layer_masks}
+    windows = {get_mask(name).window for name in encoder.config.layer_masks}
     knows_windows = "window_size" in inspect.signature(flash).parameters
     return (encoder.positions is None or encoder.positions.runs_flat) and (knows_windows or windows == {(-1, -1)})
 
@@ -283,7 +283,7 @@ def _in_one_call(
     longest = max(rows.lengths)
     positions = places.positions[None]
     all_terms = encoder.terms(Batch(rows.pieces[None], positions=positions), Places(positions, positions, None, False))
-    windows = {name: mask_named(name).window for name in all_terms}
+    windows = {name: get_mask(name).window for name in all_terms}
     if kernels is not None and not kernels.suits(rows.lengths, len(rows.pieces)):
         kernels = None
 

@@ -23,8 +23,8 @@ from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.embeddings import Clusters, Embeddings
 from polyseme.parts.initialization import draw_normal
-from polyseme.parts.masks import AllKeys, Places, VisibleKeys, mask_named, visible_keys
-from polyseme.parts.memory_and_cache import Cache, Memory, Segments, remember
+from polyseme.parts.masks import AllKeys, Places, VisibleKeys, get_mask, visible_keys
+from polyseme.parts.memory_and_cache import Cache, Memory, Segments, keep_last
 from polyseme.parts.norms import norm
 from polyseme.parts.positions import Terms
 from polyseme.types import Batch, States, Stream
@@ -178,7 +178,7 @@ class Transformer(Encoder):
         """Places, masks and positions of a stream, as its layers read them."""
         places = self._places(batch, memory, stream)
         masks = {
-            name: visible_keys(mask_named(name), batch.mask, places, stream, itself=self.config.sees_itself)
+            name: visible_keys(get_mask(name), batch.mask, places, stream, itself=self.config.sees_itself)
             for name in dict.fromkeys(self.config.layer_masks)
         }
         if stream == "query" and batch.targets is not None:
@@ -288,7 +288,7 @@ class Transformer(Encoder):
             if self.config.memory_length is not None:
                 keep = min(keep, self.config.memory_length)
             states = tuple(
-                remember(earlier, current, lengths, keep).detach()
+                keep_last(earlier, current, lengths, keep).detach()
                 for earlier, current in zip(memory.states, inputs, strict=True)
             )
             new_lengths = memory.lengths + (n_pieces if lengths is None else lengths)

@@ -11,7 +11,7 @@ from polyseme.config import Direction, EncoderConfig
 from polyseme.errors import ModelError, nearest
 from polyseme.parts.bucketed_positions import BUCKETS
 from polyseme.parts.feed_forward import ACTIVATIONS
-from polyseme.parts.masks import mask_named, masks_by_layer
+from polyseme.parts.masks import get_mask, masks_by_layer
 from polyseme.parts.norms import NormKind
 from polyseme.parts.positions import LEARNED, NO_POSITIONS, SINUSOIDAL, Heads, PositionKind
 from polyseme.parts.relative_positions import RELATIVE
@@ -174,7 +174,7 @@ class TransformerConfig(EncoderConfig):
                 f"Got {len(self.masks)} instead."
             )
         for mask in masks_by_layer(self.masks, max(self.n_layers, 1)):
-            mask_named(mask)
+            get_mask(mask)
         for heads in (self.heads_left, None if self.decoder_layers is not None else self.cross_heads_left):
             self._check_heads(heads)
         refusal = self.position_kind.refusal(self)
@@ -271,7 +271,7 @@ class TransformerConfig(EncoderConfig):
             return "none"
         if self.query_stream:
             return "any-order"
-        return "causal" if all(mask_named(mask).window[1] == 0 for mask in self.layer_masks) else "both"
+        return "causal" if all(get_mask(mask).window[1] == 0 for mask in self.layer_masks) else "both"
 
     @property
     def has_normed_states(self) -> bool:

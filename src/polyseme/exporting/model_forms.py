@@ -27,19 +27,19 @@ class Form:
     n_bytes: int
 
 
-def form_of_folder(name: str, folder: Path, *, bf16: bool = False) -> Form:
+def load_form(name: str, folder: Path, *, bf16: bool = False) -> Form:
     """The task model of a folder, on a CPU."""
     return Form(name, Predictor(load_task_model(folder), bf16=bf16), bytes_of(folder))
 
 
 def _in_bf16(folder: Path, scratch: Path) -> Form:
     save_task_model(load_task_model(folder), scratch / "bf16", dtype=torch.bfloat16)
-    return form_of_folder("bf16", scratch / "bf16", bf16=True)
+    return load_form("bf16", scratch / "bf16", bf16=True)
 
 
 def _in_int8(folder: Path, scratch: Path) -> Form:
     save_task_model(load_task_model(folder, dtype="int8"), scratch / "int8", int8=True)
-    return form_of_folder("int8", scratch / "int8")
+    return load_form("int8", scratch / "int8")
 
 
 def _in_onnx(folder: Path, scratch: Path) -> Form:
@@ -54,7 +54,7 @@ def _in_onnx(folder: Path, scratch: Path) -> Form:
 
 
 FORMS: Mapping[str, Callable[[Path, Path], Form]] = {
-    "full": lambda folder, scratch: form_of_folder("full", folder),
+    "full": lambda folder, scratch: load_form("full", folder),
     "bf16": _in_bf16,
     "int8": _in_int8,
     "onnx": _in_onnx,

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from polyseme.errors import ModelError
 from polyseme.exporting.onnx_graphs import Graph
 from polyseme.extras import require
-from polyseme.parts.masks import Local, mask_named
+from polyseme.parts.masks import Local, get_mask
 
 OPSET = 17
 """Of 2022: read by every onnxruntime since 1.12."""
@@ -148,7 +148,7 @@ def rows_of(graph: Graph, lengths: Sequence[int]) -> tuple[Tensor, ...]:
 def _sample_lengths(graph: Graph) -> list[int]:
     """Longer than what any layer sees on one side, if the model reads as much."""
     config = graph.bundle.config
-    masks = [mask_named(name) for name in dict.fromkeys(getattr(config, "layer_masks", ()))]
+    masks = [get_mask(name) for name in dict.fromkeys(getattr(config, "layer_masks", ()))]
     length = 11 + max((mask.width for mask in masks if isinstance(mask, Local)), default=0)
     length = min(length, config.window or length)
     return [length, max(length // 2, 1)]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from polyseme.errors import OutputError
-from polyseme.files.workshops import REPLACED, at_work, clear_leftovers, workshop_beside
+from polyseme.files.workshops import REPLACED, busy_output_error, clear_leftovers, workshop_beside
 
 Kind = Literal["file", "folder"]
 AnyPath = str | os.PathLike[str]
@@ -54,7 +54,7 @@ def check_output(
     """
     target = target_of(path)
     if clear_leftovers(target):
-        raise at_work(path)
+        raise busy_output_error(path)
     _check(path, target, force, kind)
     if not target.exists():
         return

@@ -31,7 +31,7 @@ _NAMED = 30
 _MISSING = object()
 
 
-def shown(text: str) -> str:
+def excerpt(text: str) -> str:
     r"""Text of a file as messages show it: on one line, and shortened.
 
     >>> shown("two\nlines")
@@ -313,7 +313,7 @@ def name_field(sentence: str) -> Advice:
 
 def no_field(name: str, names: Iterable[str], place: Place | str) -> InputError:
     """What to say of a field that is not there."""
-    there = [shown(one) for one in names if one]
+    there = [excerpt(one) for one in names if one]
     close = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
     few = list(dict.fromkeys([*there[:_NAMED], *close]))
     more = f" And {len(there) - len(few)} more." if len(there) > len(few) else ""
@@ -359,7 +359,7 @@ def _content(value: Any, field: str, place: Place) -> str | list[str]:
         return value
     advice = "The text of a row must be a string, or a list of words."
     if isinstance(value, Mapping) and value:
-        advice = f"Name what is in it with a point, for instance {field}.{shown(next(iter(value)))}."
+        advice = f"Name what is in it with a point, for instance {field}.{excerpt(next(iter(value)))}."
     raise InputError(f"{place}: the field {field!r} is {_kind(value)}. {advice}")
 
 
@@ -398,6 +398,6 @@ def _kind(value: Any) -> str:
 
 
 def _list(names: Iterable[str]) -> str:
-    there = [shown(name) or "(one without a name)" for name in names]
+    there = [excerpt(name) or "(one without a name)" for name in names]
     more = [f"and {len(there) - _NAMED} more"] if len(there) > _NAMED else []
     return ", ".join([*there[:_NAMED], *more]) or "none"

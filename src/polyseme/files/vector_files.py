@@ -87,7 +87,7 @@ def unreadable(name: str, format: str, error: Exception) -> InputError:
     )
 
 
-def not_ours(name: str, missing: str) -> InputError:
+def foreign_file_error(name: str, missing: str) -> InputError:
     """The error for a file that has the right ending and the wrong content."""
     return InputError(f"{name} was not written by polyseme, or not as a file of vectors: it has no {missing!r} in it.")
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.hdf5_reading import read_dataset
-from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json, unreadable
+from polyseme.files.vector_files import Format, Per, Provenance, foreign_file_error, provenance_to_json, unreadable
 from polyseme.json_reading import parse_json
 from polyseme.types import EmbeddedDocument, Word
 
@@ -188,7 +188,7 @@ def _open(name: str) -> Any:
         raise unreadable(name, "HDF5", error) from error
     for missing in [*({METADATA_KEY} - set(file.attrs)), *({"documents"} - set(file))]:
         file.close()
-        raise not_ours(name, missing)
+        raise foreign_file_error(name, missing)
     return file
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.files.vector_files import Format, Per, Provenance, not_ours, unreadable
+from polyseme.files.vector_files import Format, Per, Provenance, foreign_file_error, unreadable
 from polyseme.json_reading import parse_json
 from polyseme.types import EmbeddedDocument, Word
 
@@ -82,7 +82,7 @@ def read_jsonl_provenance(name: str) -> dict[str, Any]:
             break
         provenance: dict[str, Any] = own["about"]
         return provenance
-    raise not_ours(name, OWN_KEY)
+    raise foreign_file_error(name, OWN_KEY)
 
 
 def _spelled(vectors: NDArray[Any]) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError
 from polyseme.files.flat_vectors import ARRAYS, BLOCK, STRINGS, FlatSink, documents_of, rows_left
-from polyseme.files.vector_files import Format, not_ours, unreadable
+from polyseme.files.vector_files import Format, foreign_file_error, unreadable
 from polyseme.json_reading import parse_json
 from polyseme.types import EmbeddedDocument
 
@@ -66,7 +66,7 @@ def read_npz_provenance(name: str) -> dict[str, Any]:
     """How the vectors of a file came about."""
     with _open_archive(name) as archive:
         if "about.npy" not in archive.namelist():
-            raise not_ours(name, "about")
+            raise foreign_file_error(name, "about")
         provenance: dict[str, Any] = parse_json(str(_Column(archive, "about").take(1)[0]), kind=dict)
         return provenance
 
@@ -84,7 +84,7 @@ def _documents_of_archive(name: str, archive: zipfile.ZipFile) -> Iterator[Embed
             names = {each.removesuffix(".npy") for each in archive.namelist()}
             for needed in ("about", "ids", "text", "vectors", *(("words", "offsets") if "documents" in names else ())):
                 if needed not in names:
-                    raise not_ours(name, needed)
+                    raise foreign_file_error(name, needed)
             columns = names.intersection(ARRAYS) | {each for each in names if each.removesuffix("_ends") in STRINGS}
             yield from documents_of({each: _Column(archive, each) for each in columns})
     except (zipfile.BadZipFile, ValueError) as error:

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files.typed_columns import TypedColumns, rewritten
-from polyseme.files.vector_files import Format, Per, Provenance, not_ours, provenance_to_json, unreadable
+from polyseme.files.vector_files import Format, Per, Provenance, foreign_file_error, provenance_to_json, unreadable
 from polyseme.json_reading import parse_json
 from polyseme.types import EmbeddedDocument, Word
 
@@ -255,7 +255,7 @@ def _open(name: str) -> pq.ParquetFile:
     missing = [column for column in (_OF_TEXTS if "vector" in there else _OF_WORDS) if column not in there]
     if missing or METADATA_KEY not in (file.schema_arrow.metadata or {}):
         file.close()
-        raise not_ours(name, missing[0] if missing else METADATA_KEY.decode())
+        raise foreign_file_error(name, missing[0] if missing else METADATA_KEY.decode())
     return file
 
 

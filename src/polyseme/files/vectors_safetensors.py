@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from polyseme.errors import InputError
 from polyseme.files.flat_vectors import ARRAYS, STRINGS, FlatSink, documents_of, rows_left
-from polyseme.files.vector_files import BF16_BITS, Format, from_bf16_bits, not_ours, unreadable
+from polyseme.files.vector_files import BF16_BITS, Format, foreign_file_error, from_bf16_bits, unreadable
 from polyseme.json_reading import parse_json
 from polyseme.types import EmbeddedDocument
 
@@ -73,10 +73,10 @@ def read_safetensors_provenance(name: str) -> dict[str, Any]:
     except (OSError, SafetensorError) as error:
         raise unreadable(name, ".safetensors", error) from error
     if METADATA_KEY not in metadata:
-        raise not_ours(name, METADATA_KEY)
+        raise foreign_file_error(name, METADATA_KEY)
     for needed in ("vectors", *(f"{each}_ends" for each in STRINGS if each in {"ids", "text", *names})):
         if needed not in names:
-            raise not_ours(name, needed)
+            raise foreign_file_error(name, needed)
     provenance: dict[str, Any] = parse_json(metadata[METADATA_KEY], kind=dict)
     return provenance
 

@@ -84,14 +84,14 @@ def only_process(folder: Path) -> Iterator[None]:
     """Keep other processes from working in a folder; one in which another is at work is refused."""
     lock = _locked(Path(os.path.realpath(folder)))
     if lock is None:
-        raise at_work(folder)
+        raise busy_output_error(folder)
     try:
         yield
     finally:
         _unlock(lock)
 
 
-def at_work(output: object) -> OutputError:
+def busy_output_error(output: object) -> OutputError:
     """The refusal of an output that another process writes."""
     return OutputError(
         f"Another process is at work on this output: {output}. Wait for it, or choose another name for the output."

@@ -16,7 +16,7 @@ from typing import Literal, cast
 from polyseme.bundle import Bundle
 from polyseme.encoders.inference import InferenceEncoder, Precision, build_inference_encoder
 from polyseme.errors import ModelError, OptionError
-from polyseme.filling.filled import Filler
+from polyseme.filling.filled_masks import Filler
 from polyseme.filling.masked_words import MaskedFiller, WordHide, check_word_hide
 from polyseme.filling.row_log_probs import RowLogProbs
 from polyseme.filling.written_words import CausalFiller, DenoisingFiller, SentinelFiller

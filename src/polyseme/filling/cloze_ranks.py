@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from polyseme.datasets.cloze import ClozeItem
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.filling.fill_text import MAX_PIECES, check_max_pieces
-from polyseme.filling.filled import Filler, FillRequest, MaskedText
+from polyseme.filling.filled_masks import Filler, FillRequest, MaskedText
 from polyseme.types import Progress
 
 Among = Literal["words", "answers"]

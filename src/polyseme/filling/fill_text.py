@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from polyseme.errors import InputError, OptionError
-from polyseme.filling.filled import FilledMask, Filler, FillRequest, MaskedText, filled
+from polyseme.filling.filled_masks import FilledMask, Filler, FillRequest, MaskedText, filled
 from polyseme.filling.masked_words import check_word_hide
 from polyseme.verb_options.text_options import FillTextOptions
 

@@ -7,7 +7,7 @@ import torch
 from polyseme.bundle import Bundle
 from polyseme.embedding.piece_states import one_row
 from polyseme.errors import InputError
-from polyseme.filling.filled import NO_MASK, FilledMask
+from polyseme.filling.filled_masks import NO_MASK, FilledMask
 from polyseme.outputs.output import Output
 
 

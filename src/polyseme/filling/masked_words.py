@@ -32,7 +32,7 @@ from torch import Tensor
 
 from polyseme.cost import Tally
 from polyseme.errors import InputError, ModelError, OptionError, nearest
-from polyseme.filling.filled import Candidate, FillRequest, MaskedText, best
+from polyseme.filling.filled_masks import Candidate, FillRequest, MaskedText, best
 from polyseme.filling.row_log_probs import Row, RowLogProbs
 from polyseme.text.piece_texts import PieceTexts, over_rows
 from polyseme.text.tokenizer import MASK_TEXT

@@ -27,7 +27,7 @@ from torch import Tensor
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally
 from polyseme.errors import InputError
-from polyseme.filling.filled import Candidate, FillRequest, MaskedText, best
+from polyseme.filling.filled_masks import Candidate, FillRequest, MaskedText, best
 from polyseme.filling.masked_words import target_pieces
 from polyseme.filling.row_log_probs import DecoderSteps, RowLogProbs
 from polyseme.scoring.causal import TextReading

@@ -42,7 +42,7 @@ from polyseme.parts.attention import Attention
 from polyseme.parts.bucketed_positions import BucketBias
 from polyseme.parts.feed_forward import Activation, FeedForward
 from polyseme.parts.inference_linear import LinearProduct, Product, packing_suits_one_row
-from polyseme.parts.masks import Places, mask_named, visible_keys
+from polyseme.parts.masks import Places, get_mask, visible_keys
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.parts.positions import of_heads
 from polyseme.parts.precision import single_precision
@@ -300,7 +300,7 @@ class FastSteps:
         bias = None if self.encoder.positions is None else self._bias(lengths[:1] if level else lengths, slots)
         biases: dict[str, Tensor | None] = {}
         for name in dict.fromkeys(self.encoder.config.layer_masks):
-            allowed = None if level and name == "causal" else visible_keys(mask_named(name), None, places).allowed
+            allowed = None if level and name == "causal" else visible_keys(get_mask(name), None, places).allowed
             if allowed is None:
                 biases[name] = bias
                 continue

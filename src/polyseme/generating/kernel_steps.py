@@ -24,7 +24,7 @@ from polyseme.outputs.pieces import CausalOutput, TableOutput, scores_of
 from polyseme.parts.attention import Attention
 from polyseme.parts.feed_forward import ACTIVATIONS, Activation
 from polyseme.parts.kernel_trials import gpu_capability, load_kernels, report_fallback, trial_failure
-from polyseme.parts.masks import mask_named
+from polyseme.parts.masks import get_mask
 from polyseme.parts.memory_and_cache import Cache
 from polyseme.parts.norms import Norm
 from polyseme.parts.row_products import (
@@ -269,7 +269,7 @@ class KernelSteps:
             queries = products.project(
                 State(x.raw, products.norms["attention"]) if first else x, cache=(keys, values, lengths)
             )
-            width = mask_named(config.layer_masks[index]).window[0] + 1
+            width = get_mask(config.layer_masks[index]).window[0] + 1
             answer = self._attend(layer.attention, queries, keys, values, lengths, own=True, width=width)
             x = State(products.attended(State(answer), x), Norm() if first else products.norms["attention"])
             if layer.cross is not None and products.query is not None and products.answered is not None:

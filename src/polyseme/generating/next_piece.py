@@ -2,7 +2,7 @@
 
 `StepByStep` reads each piece once and passes on the encoder's memory, of whatever kind that is; a decoder is given its
 source at the start, and keeps the source's keys in its memory. `CharacterSteps` does the same where words are read by
-their characters. `RereadingSteps` reads the whole row again for every piece; it is for encoders without a memory, and for
+their characters. `RereadingSteps` reads the whole row again for every piece, for encoders without a memory and for
 masked models, which predict a mask at the end. `QuerySteps` predicts with a query stream.
 
 Shapes: R rows, T pieces, S slots, D width, V pieces in the vocabulary.

@@ -32,7 +32,7 @@ class WordInputsConfig(Config):
     """The tables' entries, in order, and their sizes."""
 
     words: tuple[str, ...]
-    """The words of train, as `simplified` writes them, by falling count."""
+    """The words of train, as `simplify_words` writes them, by falling count."""
     rare: int = 0
     """How many of the last of them occur once: in training these are now and then taken for unknown."""
     characters: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class WordInputsConfig(Config):
         return self.word_width + self.n_filters
 
 
-def simplified(word: str) -> str:
+def simplify_words(word: str) -> str:
     """Words as the table has them: in lower case, each digit a 0. The characters keep what this loses.
 
     >>> simplified("Boeing-747")
@@ -73,7 +73,7 @@ def learn_word_inputs(rows: Iterable[Sequence[str]], **sizes: Any) -> WordInputs
     """The tables of the words of train, and of its characters that occur more than once; `sizes` as in the config."""
     words, characters = Counter[str](), Counter[str]()
     for row in rows:
-        words.update(map(simplified, row))
+        words.update(map(simplify_words, row))
         for word in row:
             characters.update(word)
     by_count = sorted(words, key=lambda word: (-words[word], word))
@@ -162,7 +162,7 @@ class WordInputs(nn.Module):
         spelling = self._spellings.get(word)
         if spelling is None:
             characters = [self.character_numbers.get(character, UNKNOWN) for character in word]
-            spelling = self.word_numbers.get(simplified(word), UNKNOWN), np.array(characters, dtype=np.int64)
+            spelling = self.word_numbers.get(simplify_words(word), UNKNOWN), np.array(characters, dtype=np.int64)
             if len(self._spellings) >= MAX_CACHED_WORDS:
                 self._spellings.clear()
             self._spellings[word] = spelling

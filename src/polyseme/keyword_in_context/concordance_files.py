@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from polyseme.files.result_formats import Formats, json_text
 from polyseme.keyword_in_context.keyword_lines import Concordance
 from polyseme.plots.concordance_page import PageLine, concordance_page
-from polyseme.plots.word_uses import Keyword, shown_keyword
+from polyseme.plots.word_uses import Keyword, printable_keyword
 from polyseme.printable import visible
 
 ORDERS = {
@@ -31,7 +31,7 @@ def text_lines(result: Concordance) -> Iterator[Keyword]:
 
     Characters that terminals would obey are escaped: lines are read there.
     """
-    keywords = list(map(shown_keyword, result.keywords()))
+    keywords = list(map(printable_keyword, result.keywords()))
     labels = [visible(_label(line.id, line.cosine, line.sense), one_line=True) for line in result.lines]
     label_width = max(map(cell_len, labels), default=0)
     margin = max((cell_len(keyword.before) for keyword in keywords), default=0)

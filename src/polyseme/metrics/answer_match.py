@@ -26,7 +26,7 @@ class AnswerScore(NamedTuple):
     f1: float
 
 
-def normalized(answer: str) -> str:
+def normalize_answer(answer: str) -> str:
     """An answer as it is compared.
 
     >>> normalized("The  Broncos, of an 'NFL'.")
@@ -39,12 +39,12 @@ def score_answer(gold: Sequence[Any], predicted: str, *, version: str = "v1.1") 
     """The score of one answer, empty for none, against the gold ones: strings, or records with a `text`."""
     golds = [str(getattr(each, "text", each)) for each in gold]
     if version == "v2.0":
-        golds = [each for each in golds if normalized(each)] or [""]
+        golds = [each for each in golds if normalize_answer(each)] or [""]
     if not golds:
         raise InputError("A question has no gold answer. In v1.1 each has one; where some have none, count as v2.0.")
-    ours = normalized(predicted)
-    exact = max(float(normalized(each) == ours) for each in golds)
-    return AnswerScore(exact, max(_f1(normalized(each), ours, version) for each in golds))
+    ours = normalize_answer(predicted)
+    exact = max(float(normalize_answer(each) == ours) for each in golds)
+    return AnswerScore(exact, max(_f1(normalize_answer(each), ours, version) for each in golds))
 
 
 def _f1(gold: str, predicted: str, version: str) -> float:

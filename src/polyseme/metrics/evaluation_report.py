@@ -86,14 +86,14 @@ class Report(ShownAsTable, Figures):
 
     def table(self) -> Table:
         def row(line: Line) -> tuple[str, ...]:
-            figures = (spelled(name, line.figures.get(name)) for name in self.columns)
+            figures = (format_figure(name, line.figures.get(name)) for name in self.columns)
             return ("  " * line.depth + line.name, f"{line.n:,}", *figures)
 
         table = Table.of(title_of(self), ("group", "items", *self.columns), self.lines, row)
         return replace(table, note=" ".join(notes_of(self)))
 
 
-def spelled(name: str, value: float | None) -> str:
+def format_figure(name: str, value: float | None) -> str:
     """A figure as tables have it: shares in percent, counts whole."""
     if value is None:
         return ""

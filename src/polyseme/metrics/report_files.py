@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from polyseme.errors import OptionError
 from polyseme.files.result_formats import Formats, json_text
-from polyseme.metrics.evaluation_report import Line, Report, notes_of, spelled, title_of
+from polyseme.metrics.evaluation_report import Line, Report, format_figure, notes_of, title_of
 from polyseme.plots.charts import BARS_STYLE, CHART_STYLE, Bar, Curve, bars_figure, bars_table, lines_chart
 from polyseme.plots.curve_figure import curves_figure
 from polyseme.plots.html_page import escaped, page
@@ -95,7 +95,7 @@ def _html(report: Report) -> str:
     rows = "".join(
         f'<tr class="{kinds.get(line.depth, "")}"><td>{escaped(line.level)}'
         f"</td><td>{escaped(line.name)}</td><td>{line.n:,}</td>"
-        + "".join(f"<td>{spelled(name, line.figures[name])}</td>" for name in report.columns)
+        + "".join(f"<td>{format_figure(name, line.figures[name])}</td>" for name in report.columns)
         + "</tr>"
         for line in report.lines
     )
@@ -141,7 +141,7 @@ def _curve_in_page(report: Report) -> str:
     head = "".join(f"<th>{escaped(each)}</th>" for each in ("words", "pieces", "step", *(g.name for g in groups)))
     rows = "".join(
         f"<tr><td>{point.words:,}</td><td>{point.pieces:,}</td><td>{point.step:,}</td>"
-        + "".join(f"<td>{spelled(name, point.first_figure(group))}</td>" for group in groups)
+        + "".join(f"<td>{format_figure(name, point.first_figure(group))}</td>" for group in groups)
         + "</tr>"
         for point in report.curve
     )
@@ -169,7 +169,7 @@ def _picture(report: Report, format: Literal["png", "svg"]) -> bytes:
     if not report.shares or not bars:
         raise OptionError(f"There is nothing in a report of {report.evaluation} that bars could show.")
     name = next(iter(report.columns))
-    every = ", ".join(f"{line.name} {spelled(name, line.figures[name])}" for line in report.widest)
+    every = ", ".join(f"{line.name} {format_figure(name, line.figures[name])}" for line in report.widest)
     intervals = "; lines are intervals of 95%" if any(bar.low is not None for bar in bars) else ""
     note = f"{name.replace('_', ' ')}: {every}{intervals}; scored {report.method}"
     figure = bars_figure(bars, title=title_of(report), note=note, baseline=report.baseline)

@@ -39,7 +39,7 @@ from polyseme.objectives.objective import (
     shared_arrays,
 )
 from polyseme.objectives.span_boundary import boundary_arrays, boundary_loss, new_boundary_output
-from polyseme.objectives.target_selection import choose_pieces, choose_spans, choose_words, how_many, most
+from polyseme.objectives.target_selection import choose_pieces, choose_spans, choose_words, count_targets, most
 from polyseme.outputs.boundary import BoundaryOutput
 from polyseme.outputs.output import Output
 from polyseme.parts.memory_and_cache import Memory
@@ -178,7 +178,7 @@ class Masked(WithMaskRate):
     def corrupt(self, rows: Rows) -> Example:
         keys = rows.keys if self.static_copies is None else static_keys(rows, self.static_copies)
         allowed = ~rows.special
-        n_targets = how_many(allowed, self.rate_at(rows.progress))
+        n_targets = count_targets(allowed, self.rate_at(rows.progress))
         width = most(allowed.shape[1], self.largest_rate)
         boundaries: dict[str, NDArray[np.generic]] = {}
         if self.unit == "span":

@@ -29,7 +29,7 @@ from polyseme.cost import forward_flops
 from polyseme.errors import OptionError
 from polyseme.objectives.masked import places_of, target_arrays
 from polyseme.objectives.objective import Arrays, BaseObjective, Nets, Parts, memory_flops, output_flops
-from polyseme.objectives.target_selection import LAST, choose_pieces, how_many, most
+from polyseme.objectives.target_selection import LAST, choose_pieces, count_targets, most
 from polyseme.parts.masks import FactorizationOrder
 from polyseme.parts.memory_and_cache import Memory
 from polyseme.types import Batch, Example, Needs, Rows
@@ -70,7 +70,7 @@ class Permuted(BaseObjective):
 
     def corrupt(self, rows: Rows) -> Example:
         allowed = ~rows.special
-        width, n_chosen = most(allowed.shape[1], 1 / self.one_in), how_many(allowed, 1 / self.one_in)
+        width, n_chosen = most(allowed.shape[1], 1 / self.one_in), count_targets(allowed, 1 / self.one_in)
         if self.unit == "span":
             in_spans = choose_in_windows(allowed.shape, self.one_in, self.longest_span, rows.keys)
             chosen = with_number(allowed & turned(in_spans, rows.keys), allowed, n_chosen, rows.keys)

@@ -35,7 +35,7 @@ from polyseme.errors import OptionError, nearest
 from polyseme.objectives.generator import Sharing, generator_for, put, sample, transformer_of
 from polyseme.objectives.masked import WithMaskRate, places_of, target_arrays
 from polyseme.objectives.objective import Arrays, Nets, Parts, batch_of, output_flops, pick, shared_arrays, with_outputs
-from polyseme.objectives.target_selection import choose_pieces, how_many, most
+from polyseme.objectives.target_selection import choose_pieces, count_targets, most
 from polyseme.outputs.labels import ReplacedOutput
 from polyseme.outputs.pieces import MaskedOutput, piece_losses
 from polyseme.parts.memory_and_cache import Memory
@@ -169,7 +169,7 @@ class Replaced(WithMaskRate):
         """Every target is masked; the pieces that replace them are drawn with `random_numbers`, one per target."""
         allowed = ~rows.special
         width = most(allowed.shape[1], self.largest_rate)
-        n_targets = how_many(allowed, self.rate_at(rows.progress))
+        n_targets = count_targets(allowed, self.rate_at(rows.progress))
         chosen = choose_pieces(allowed, n_targets, rows.keys)
         places, real = places_of(chosen, width)
         numbers = np.floor(uniform(rows.keys, "drawn pieces", width) * _STEPS) / _STEPS

@@ -22,7 +22,7 @@ LAST = 2.0
 """Sorts behind every number from 0 to 1."""
 
 
-def how_many(allowed: Bools, rate: float) -> Ints:
+def count_targets(allowed: Bools, rate: float) -> Ints:
     """[R]: the share `rate` of the allowed places, rounded, and one at least where there is any."""
     n_allowed = allowed.sum(axis=1, dtype=np.int64)
     n_chosen: Ints = np.minimum(np.maximum(np.rint(rate * n_allowed).astype(np.int64), 1), n_allowed)

@@ -41,7 +41,7 @@ class _NoDraws(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def unfilled() -> Iterator[None]:
+def skip_initialization() -> Iterator[None]:
     """Within this block, modules have shapes and names but no numbers."""
     with torch.device("meta"), _NoDraws():
         yield

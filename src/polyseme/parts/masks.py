@@ -135,7 +135,7 @@ WITH_WIDTH: Mapping[str, type[Band] | type[Local]] = {"band": Band, "local": Loc
 """The masks a config may name, without and with a width."""
 
 
-def mask_named(name: str) -> LayerMask:
+def get_mask(name: str) -> LayerMask:
     """The mask a config names: `all`, `causal`, `band:WIDTH` or `local:WIDTH`."""
     kind, _, width = name.partition(":")
     if name in WHOLE:

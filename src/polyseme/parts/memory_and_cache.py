@@ -96,7 +96,7 @@ def write_slots(held: Tensor, new: Tensor, slots: Tensor) -> Tensor:
     return held.scatter_(2, index, new)
 
 
-def remember(earlier: Tensor, current: Tensor, lengths: Tensor | None, keep: int) -> Tensor:
+def keep_last(earlier: Tensor, current: Tensor, lengths: Tensor | None, keep: int) -> Tensor:
     """The last `keep` pieces of [earlier; current], at the right end, whatever padding `current` has.
 
     `earlier` [R, M, D] has its pieces at the right end, `current` [R, T, D] at the left, `lengths` [R] of them real.

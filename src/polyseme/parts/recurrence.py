@@ -107,7 +107,7 @@ class Reader(nn.Module):
         """
         h, c = self.start(x.shape[0]) if state is None else state
         if self.backwards:
-            x = mirrored(x, lengths)
+            x = reverse_rows(x, lengths)
         stops = lengths if carried else None
         recurrent = self.weight_dropout(self.recurrent)
         if stops is None and self._has_kernel(x):
@@ -116,7 +116,7 @@ class Reader(nn.Module):
             out, h, c = self.by_kernels(kernels, x, stops, h, c, recurrent)
         else:
             out, h, c = self._step_by_step(x, stops, h, c, recurrent)
-        return (mirrored(out, lengths) if self.backwards else out), h, c
+        return (reverse_rows(out, lengths) if self.backwards else out), h, c
 
     def _has_kernel(self, x: Tensor) -> bool:
         """Whether torch's kernels compute the same; a CPU's have no projection and no autocast, none reads nothing."""
@@ -291,7 +291,7 @@ def _trial(like: Tensor, kernels: ModuleType) -> float:
     return worst
 
 
-def mirrored(x: Tensor, lengths: Tensor | None) -> Tensor:
+def reverse_rows(x: Tensor, lengths: Tensor | None) -> Tensor:
     """[R, T, …] with the real pieces of each row in the opposite order; padding stays where it is."""
     if lengths is None:
         return x.flip(1)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyseme.parts.masks import Local, Places, mask_named
+from polyseme.parts.masks import Local, Places, get_mask
 from polyseme.parts.positions import Heads, PositionKind, PositionTable, SharedPositions, joined
 from polyseme.types import Batch, Stream
 
@@ -75,7 +75,7 @@ class RotaryPositions(SharedPositions):
         self.base, self.local_base = bases(config.positions) or (BASE, BASE)
 
     def terms(self, places: Places, batch: Batch, stream: Stream, mask: str) -> Rotation:
-        base = self.local_base if isinstance(mask_named(mask), Local) else self.base
+        base = self.local_base if isinstance(get_mask(mask), Local) else self.base
         at_q, at_k = places.q, places.k if places.projected is None else places.projected
         if batch.positions is not None and stream == "self" and at_k.shape[1] == batch.positions.shape[1]:
             at_q = at_k = batch.positions

@@ -211,7 +211,7 @@ def _details(shown: ComparedWord) -> dict[str, Any]:
     return {"names": shown.corpora, "colors": CORPUS_COLORS, "uses": uses}
 
 
-def spelled_number(value: float | None, digits: int = 3) -> str:
+def format_number(value: float | None, digits: int = 3) -> str:
     """A number with so many decimals, without a minus sign if it rounds to zero; empty if there is none."""
     if value is None or not math.isfinite(value):
         return ""
@@ -229,8 +229,8 @@ def short_p(p: float | None) -> str:
 
 def _measures(measures: Sequence[NamedNumbers]) -> str:
     rows = [
-        f"<tr><td>{escaped(each.name)}</td><td><b>{spelled_number(each.value)}</b></td><td>{spelled_number(each.expected)}</td>"
-        f"<td>{'' if each.low is None else f'{spelled_number(each.low)} – {spelled_number(each.high)}'}</td>"
+        f"<tr><td>{escaped(each.name)}</td><td><b>{format_number(each.value)}</b></td><td>{format_number(each.expected)}</td>"
+        f"<td>{'' if each.low is None else f'{format_number(each.low)} – {format_number(each.high)}'}</td>"
         f"<td>{escaped(short_p(each.p))}</td></tr>"
         for each in measures
     ]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import escaped, page
-from polyseme.plots.word_uses import Keyword, spelled
+from polyseme.plots.word_uses import Keyword, format_cosine
 
 MOST_LINES = 5000
 """Lines on a page at most; the page states how many are left out."""
@@ -94,7 +94,7 @@ def _row(line: PageLine) -> str:
     before, word, after = map(escaped, line.keyword)
     last = ""
     if line.cosine is not None:
-        last = f"<td>{spelled(line.cosine)}</td>"
+        last = f"<td>{format_cosine(line.cosine)}</td>"
     elif line.sense is not None:
         last = f'<td><i style="background:{group_color(line.sense - 1)}"></i>{line.sense}</td>'
     return (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from polyseme.errors import OptionError
 from polyseme.extras import require
 from polyseme.plots.colors import ink, ramp, to_rgb
-from polyseme.plots.word_uses import ALONE, IN_CONTEXT, Keyword, WordUses, lowest, spelled
+from polyseme.plots.word_uses import ALONE, IN_CONTEXT, Keyword, WordUses, format_cosine, lowest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -166,7 +166,7 @@ def _draw_map(page: FigurePage, cosines: NDArray[Any], left: float, top: float, 
     for (row, column), cosine in np.ndenumerate(cosines):
         color = ink(ramp((cosine - scale[0]) / (scale[1] - scale[0])))
         axes.text(
-            column + 0.5, row + 0.5, spelled(cosine), ha="center", va="center_baseline", fontsize=_VALUE_SIZE,
+            column + 0.5, row + 0.5, format_cosine(cosine), ha="center", va="center_baseline", fontsize=_VALUE_SIZE,
             color=color,
         )  # fmt: skip
 

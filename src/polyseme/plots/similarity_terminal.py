@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyseme.plots.colors import ink, ramp, to_hex
-from polyseme.plots.word_uses import ALONE, IN_CONTEXT, WordUses, lowest, shown_keyword, spelled
+from polyseme.plots.word_uses import ALONE, IN_CONTEXT, WordUses, format_cosine, lowest, printable_keyword
 from polyseme.printable import visible
 
 _CELL_WIDTH = 6
@@ -79,7 +79,7 @@ class SimilarityTable:
             yield _side_by_side(self._sentences(max(room(max(map_widths)), _FEWEST)), below)
 
     def _sentences(self, room: int) -> Table:
-        keywords = [shown_keyword(use.keyword(min(room, self._context) - 1)) for use in self._one.uses]
+        keywords = [printable_keyword(use.keyword(min(room, self._context) - 1)) for use in self._one.uses]
         margin = max(cell_len(keyword.before) for keyword in keywords)
         grid = Table.grid()
         grid.add_column(no_wrap=True)
@@ -105,7 +105,7 @@ class SimilarityTable:
 
     def _cell(self, cosine: float) -> Text:
         background = ramp((cosine - self._least) / (1 - self._least))
-        return Text(f"{spelled(cosine):^{_CELL_WIDTH}}", style=f"{ink(background)} on {to_hex(background)}")
+        return Text(f"{format_cosine(cosine):^{_CELL_WIDTH}}", style=f"{ink(background)} on {to_hex(background)}")
 
 
 def _number_width(n_uses: int) -> int:

@@ -12,9 +12,9 @@ from polyseme.plots.comparison_pages import (
     CORPORA_STYLE,
     Lines,
     chip,
+    format_number,
     lines_of,
     short_p,
-    spelled_number,
 )
 from polyseme.plots.html_page import escaped, page
 
@@ -91,11 +91,11 @@ def _row(number: int, word: ListedWord, longest: float) -> str:
         low, high = (min(max(end / longest, 0), 1) for end in (word.low, word.high))
         error = f'<u style="left:{100 * low:.1f}%;width:{100 * (high - low):.1f}%"></u>'
     width = 100 * min(max(word.effect / longest, 0), 1)
-    cells = "".join(f"<span>{spelled_number(value)}</span>" for value in word.measures)
+    cells = "".join(f"<span>{format_number(value)}</span>" for value in word.measures)
     lines = "".join(f"<div>{lines_of(each, at)}</div>" for at, each in enumerate(word.lines) if each)
     return (
         f'<details><summary class="row"><span class="faint">{number}</span><b>{escaped(word.word)}</b>'
-        f'<div title="{spelled_number(word.effect)}"><i style="width:{width:.1f}%;background:{_color(word)}"></i>'
+        f'<div title="{format_number(word.effect)}"><i style="width:{width:.1f}%;background:{_color(word)}"></i>'
         f"{error}</div>{cells}<span>{escaped(short_p(word.p))}</span><span>{escaped(short_p(word.p_adjusted))}</span>"
         f'<span class="faint">{word.counts[0]:,} + {word.counts[1]:,}</span></summary><div class="two">{lines}</div>'
         "</details>"

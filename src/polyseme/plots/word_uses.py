@@ -83,12 +83,12 @@ def scale_start(cosines: Iterable[float]) -> float:
     return min(math.floor(min(cosines) * 10 + 1e-6) / 10, 0.9)
 
 
-def spelled(cosine: float) -> str:
+def format_cosine(cosine: float) -> str:
     """A cosine with two decimals, without a minus sign if it rounds to zero."""
     return f"{round(float(cosine), 2) + 0.0:.2f}"
 
 
-def shown_keyword(keyword: Keyword) -> Keyword:
+def printable_keyword(keyword: Keyword) -> Keyword:
     """A keyword for terminals, which would obey some characters."""
     return Keyword(*(visible(each, one_line=True) for each in keyword))
 

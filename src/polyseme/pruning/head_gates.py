@@ -22,7 +22,7 @@ GateFor = Callable[[AttentionPlace, int, Tensor], Tensor]
 
 
 @contextlib.contextmanager
-def gated(attentions: Attentions, gate_for: GateFor) -> Iterator[None]:
+def apply_gates(attentions: Attentions, gate_for: GateFor) -> Iterator[None]:
     """Within this block, the outputs of heads are multiplied with gates."""
 
     def hook_of(at: AttentionPlace) -> Callable[[Any, tuple[Tensor]], tuple[Tensor]]:
@@ -45,7 +45,7 @@ def gated(attentions: Attentions, gate_for: GateFor) -> Iterator[None]:
             handle.remove()
 
 
-def fixed(gates: Mapping[AttentionPlace, Tensor]) -> GateFor:
+def fixed_gates(gates: Mapping[AttentionPlace, Tensor]) -> GateFor:
     """The same gates for all rows."""
     return lambda at, n_rows, like: gates[at].to(like)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polyseme.bundle import Bundle
 from polyseme.errors import OptionError
-from polyseme.pruning.head_gates import RowGates, gated
+from polyseme.pruning.head_gates import RowGates, apply_gates
 from polyseme.pruning.head_removal import AttentionPlace, Attentions, HeadPlace, attentions_of, heads_of
 from polyseme.pruning.pruning_subject import Subject
 from polyseme.types import Progress
@@ -35,7 +35,7 @@ def gradient_importance(subject: Subject, bundle: Bundle, progress: Progress | N
         if progress is not None:
             progress(number, len(batches))
         gates = RowGates(attentions)
-        with gated(attentions, gates):
+        with apply_gates(attentions, gates):
             loss = subject.loss(bundle, batch)
         n_examples += loss.n_examples
         for at, gradients in gates.gradients(loss.total).items():
@@ -55,7 +55,7 @@ def _by_example(gradient: Tensor, groups: Tensor | None) -> Tensor:
     return gradient.new_zeros(int(groups.max()) + 1, gradient.shape[1]).index_add_(0, groups, gradient)
 
 
-def normalized(importance: Importance) -> dict[HeadPlace, float]:
+def normalize_by_layer(importance: Importance) -> dict[HeadPlace, float]:
     """Each by the l2 norm of its layer's, so that heads of different layers can be compared."""
     squares: dict[AttentionPlace, float] = {}
     for place, value in importance.items():

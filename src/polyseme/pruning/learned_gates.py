@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from polyseme.bundle import Bundle
-from polyseme.pruning.head_gates import gated
+from polyseme.pruning.head_gates import apply_gates
 from polyseme.pruning.head_removal import AttentionPlace, HeadPlace, attentions_of, heads_of
 from polyseme.pruning.pruning_subject import Subject
 from polyseme.types import Progress
@@ -62,7 +62,7 @@ def gate_importance(
         if progress is not None:
             progress(step, steps)
         order = order or torch.randperm(len(batches), generator=generator).tolist()
-        with gated(attentions, gate_for):
+        with apply_gates(attentions, gate_for):
             loss = subject.loss(bundle, batches[order.pop()])
         still_open = torch.cat([open_probability(each) for each in alphas.values()]).sum() / total
         price = PRICE * (still_open - (total - n_remove) / total).clamp(min=0.0)

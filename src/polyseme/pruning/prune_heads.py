@@ -12,7 +12,7 @@ from polyseme.pruning.head_importance import (
     gradient_importance,
     least_important,
     most_removable,
-    normalized,
+    normalize_by_layer,
     number_of_heads,
     shares_of,
 )
@@ -66,7 +66,7 @@ def prune_heads(
             subject, bundle, n_remove, steps=plan.gate_steps, seed=plan.seed, progress=progress
         )
     else:
-        importance = normalized(gradient_importance(subject, bundle, progress))
+        importance = normalize_by_layer(gradient_importance(subject, bundle, progress))
     n_steps = len(numbers) + 1 + (2 * total if plan.each_head else 0)
     steps = _Steps(progress, n_steps)
     points = [_point(subject, bundle, 0, total)]
@@ -105,7 +105,7 @@ def _choose_heads(
     present = {HeadPlace(at, head) for at, each in attentions.items() for head in heads_of(each)}
     judged = {place: value for place, value in importance.items() if place in present}
     if plan.reestimate and plan.method == "gradient" and len(judged) < len(importance):
-        judged = normalized(gradient_importance(subject, current))
+        judged = normalize_by_layer(gradient_importance(subject, current))
     return least_important(judged, n, attentions, at_least=plan.at_least)
 
 

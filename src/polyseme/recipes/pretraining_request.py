@@ -24,7 +24,7 @@ from polyseme.files.source_paths import Sources, listed
 from polyseme.model_folder import model_folder
 from polyseme.objectives.objective_table import OBJECTIVES, check_encoder, objective_from
 from polyseme.parts.device import find_device
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 from polyseme.recipes.budget_fit import Circumstances, Fit, Scaling, fit, fitted_dropout, fitted_training
 from polyseme.recipes.kneser_ney import CountedRecipe
 from polyseme.recipes.recipe import Recipe, flops_of_rows
@@ -286,7 +286,7 @@ class PretrainingRequest:
         objective = objective_from(self.recipe.objective, settings).with_models()
         family, tied = self._family(config), self.recipe.tied if start is None else start.tied
         check_encoder(objective, family, config)
-        with unfilled():
+        with skip_initialization():
             bundle = new_bundle(family, config, objective.needs.outputs, tied=tied)
             return flops_of_rows(objective, bundle, n_pieces, 64, length) / (64 * length)
 

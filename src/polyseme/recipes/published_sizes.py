@@ -87,7 +87,7 @@ def _sizes() -> dict[str, Size]:
 SIZES: Mapping[str, Size] = _sizes()
 
 
-def size_named(name: str) -> Size:
+def get_size(name: str) -> Size:
     """A published size; an unknown name is refused with the nearest."""
     if name not in SIZES:
         raise ModelError(f"There is no published size {name!r}. {nearest(name, SIZES)}")

@@ -15,7 +15,7 @@ from polyseme.errors import OptionError, nearest
 from polyseme.objectives.objective import BaseObjective, Vocabulary
 from polyseme.objectives.objective_table import objective_from
 from polyseme.options import wrong_type
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 from polyseme.recipes.budget_fit import Scaling
 from polyseme.training.training_settings import TrainingSettings
 
@@ -134,7 +134,7 @@ class Recipe:
         if self.published_steps is None:
             return None
         objective = objective_from(self.objective, self.objective_settings)
-        with unfilled():
+        with skip_initialization():
             of_phases = [
                 flops_of_rows(objective, self._bundle, self.vocabulary, phase.batch_size, phase.length)
                 for phase in self.training.phases
@@ -145,7 +145,7 @@ class Recipe:
     def _bundle(self) -> Bundle:
         """Its networks without weights, which say how large they are."""
         needed = objective_from(self.objective, self.objective_settings).needs.outputs
-        with unfilled():
+        with skip_initialization():
             return new_bundle(FAMILIES[self.family], self.config(self.vocabulary), needed, tied=self.tied)
 
     @property

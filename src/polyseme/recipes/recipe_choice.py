@@ -8,7 +8,7 @@ from polyseme.errors import OptionError
 from polyseme.model_folder import load_bundle
 from polyseme.recipes.budget_fit import UTILIZATION
 from polyseme.recipes.recipe import Recipe
-from polyseme.recipes.recipe_table import RECIPES, recipe_named
+from polyseme.recipes.recipe_table import RECIPES, get_recipe
 from polyseme.training.budget import Budget
 from polyseme.training.energy_ledger import measured_peak
 
@@ -22,7 +22,7 @@ TRANSLATION = "transformer-tiny"
 def chosen_recipe(name: str | None, *, budget: Budget, device: str, start: str | None, in_pairs: bool) -> Recipe:
     """The recipe of a name; without one, what suits the texts, the model that is trained further, or the budget."""
     if name is not None:
-        recipe = recipe_named(name)
+        recipe = get_recipe(name)
         if recipe.only_further and start is None:
             raise OptionError(
                 f"The recipe {name} trains a language model further, and none is named. Name one with -m (model=…), or "

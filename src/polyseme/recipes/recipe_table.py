@@ -44,7 +44,7 @@ COUNTED: Mapping[str, CountedRecipe] = {recipe.name: recipe for recipe in kneser
 """Recipes of models that are counted, not trained."""
 
 
-def recipe_named(name: str) -> Recipe:
+def get_recipe(name: str) -> Recipe:
     """A recipe by its name; an unknown one is refused with the nearest."""
     if name not in RECIPES:
         raise OptionError(f"There is no recipe {name!r}. {nearest(name, [*RECIPES, *COUNTED])}")

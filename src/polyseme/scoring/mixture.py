@@ -24,7 +24,7 @@ CONVERGED = 1e-10
 MOST_STEPS = 1000
 
 
-def mixed(log_probs: Floats, weights: Sequence[float] | Floats) -> Floats:
+def mix_log_probs(log_probs: Floats, weights: Sequence[float] | Floats) -> Floats:
     """[K, N] and [K] → [N]: the log-probabilities of a mixture.
 
     >>> np.exp(mixed(np.log([[0.5], [0.1]]), [0.25, 0.75])).round(6).tolist()
@@ -56,7 +56,7 @@ def fit_weights(log_probs: Floats) -> FittedWeights:
     weights = np.full(len(log_probs), 1 / len(log_probs))
     before = -np.inf
     for n_steps in range(1, MOST_STEPS + 1):
-        whole = mixed(log_probs, weights)
+        whole = mix_log_probs(log_probs, weights)
         now = float(whole.mean())
         if now - before < CONVERGED or n_steps == MOST_STEPS:
             break
@@ -93,6 +93,6 @@ class MixtureScoring(ScoringMethod):
         if request.best:
             raise OptionError("Which piece is the likeliest is not computed for mixtures. Evaluate one of the models.")
         results = [each(request) for each in self.methods]
-        log_probs = mixed(np.stack([scores.log_probs for scores, _ in results]), self.weights)
+        log_probs = mix_log_probs(np.stack([scores.log_probs for scores, _ in results]), self.weights)
         usage = Usage(sum(usage.pieces for _, usage in results), sum(usage.flops for _, usage in results))
         return TargetScores(log_probs, np.zeros(len(log_probs), np.bool_)), usage

@@ -53,7 +53,7 @@ class Point:
         >>> Point({"mask_rate": 0.15}, {}).name(1)
         'mask_rate=0.15,seed=1'
         """
-        full = ",".join(f"{name}={spelled(value)}" for name, value in [*self.settings.items(), ("seed", seed)])
+        full = ",".join(f"{name}={format_value(value)}" for name, value in [*self.settings.items(), ("seed", seed)])
         plain = re.sub(r"[^\w.=,+%-]+", "-", full).strip(".-")
         if plain == full and len(plain) <= LONGEST_NAME:
             return plain
@@ -88,7 +88,7 @@ def _values_of(name: str, values: Any) -> list[Any]:
         raise OptionError(f"The values of {name!r} must be a list. Got {values!r} instead.")
     if not values:
         raise OptionError(f"The setting {name!r} has no values. Give one or more: {name}=VALUE,VALUE.")
-    spellings = [spelled(value) for value in values]
+    spellings = [format_value(value) for value in values]
     twice = next((each for each in spellings if spellings.count(each) > 1), None)
     if twice is not None:
         raise OptionError(f"The setting {name!r} has the value {twice} twice. Give each once.")
@@ -101,7 +101,7 @@ def _settings_of(row: str, settings: Any) -> Mapping[str, Any]:
     return settings
 
 
-def spelled(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as tables and names of folders have it.
 
     >>> spelled(0.15), spelled("muon"), spelled(None), spelled([2, 3]), spelled(True)

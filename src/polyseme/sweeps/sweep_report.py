@@ -19,7 +19,7 @@ from polyseme.json_reading import load_json
 from polyseme.plots.html_page import framed_page
 from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_page, sweep_picture
 from polyseme.result_tables import ShownAsTable, Table, counted
-from polyseme.sweeps.grid import spelled
+from polyseme.sweeps.grid import format_value
 from polyseme.training.energy_ledger import Ledger, duration
 
 Unit = Literal["share", "nats", ""]
@@ -142,7 +142,7 @@ class SweepPoint(NamedTuple):
     def label(self) -> str:
         """Its settings in one line."""
         return ", ".join(
-            f"{name}={spelled(value)}" if name != "row" else value for name, value in self.settings.items()
+            f"{name}={format_value(value)}" if name != "row" else value for name, value in self.settings.items()
         )
 
     def summary(self, figure: str) -> Summary | None:
@@ -187,7 +187,7 @@ class Sweep(ShownAsTable):
         """The points of the grid, each with its runs."""
         points: dict[str, SweepPoint] = {}
         for run in self.runs:
-            key = spelled(run.settings)
+            key = format_value(run.settings)
             points[key] = SweepPoint(run.settings, [*(points[key].runs if key in points else ()), run])
         return list(points.values())
 
@@ -248,7 +248,7 @@ class Sweep(ShownAsTable):
         summaries = [point.summary(name) for name in self.figures]
         minutes = statistics.fmean(run.cost.seconds for run in finished) / 60 if finished else None
         return (
-            *(spelled(point.settings[name]) if name in point.settings else "" for name in self.settings),
+            *(format_value(point.settings[name]) if name in point.settings else "" for name in self.settings),
             f"{len(finished)} of {len(point.runs)}",
             *("" if each is None else each.text() for each in summaries),
             "" if minutes is None else f"{minutes:.1f}",
@@ -340,7 +340,7 @@ class Sweep(ShownAsTable):
         writer = csv.writer(written, delimiter="\t", lineterminator="\n")
         writer.writerow([*self.settings, "seed", "state", *self.figures, "seconds", "kwh", "price", "folder"])
         for run in self.runs:
-            settings = [spelled(run.settings[name]) if name in run.settings else "" for name in self.settings]
+            settings = [format_value(run.settings[name]) if name in run.settings else "" for name in self.settings]
             values = [f"{run.figures[name].value:.6f}" if name in run.figures else "" for name in self.figures]
             costs = [f"{run.cost.seconds:.1f}", f"{run.cost.kwh:.6g}", f"{run.cost.price:.6g}"]
             writer.writerow([*settings, run.seed, run.state, *values, *costs, run.folder])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError
-from polyseme.files.rows import Row, shown
+from polyseme.files.rows import Row, excerpt
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.whole_text import ChooseHead
@@ -135,7 +135,7 @@ def answer_index(key: Any, choices: Sequence[str], place: object, *, names: Sequ
     if names:
         if spelled in names:
             return list(names).index(spelled)
-        raise InputError(f"{place}: the answer {shown(spelled)!r} is none of its choices: {', '.join(names)}.")
+        raise InputError(f"{place}: the answer {excerpt(spelled)!r} is none of its choices: {', '.join(names)}.")
     if isinstance(key, int) or spelled.isdecimal():
         index = int(spelled) - first
     elif spelled in string.ascii_uppercase and len(spelled) == 1:
@@ -144,9 +144,9 @@ def answer_index(key: Any, choices: Sequence[str], place: object, *, names: Sequ
         index = list(choices).index(spelled)
     else:
         raise InputError(
-            f"{place}: the answer {shown(spelled)!r} is neither a letter, nor a number from {first} on, nor the text "
+            f"{place}: the answer {excerpt(spelled)!r} is neither a letter, nor a number from {first} on, nor the text "
             "of one of the choices."
         )
     if not 0 <= index < len(choices):
-        raise InputError(f"{place}: the answer is {shown(spelled)!r}, and there are {len(choices)} choices.")
+        raise InputError(f"{place}: the answer is {excerpt(spelled)!r}, and there are {len(choices)} choices.")
     return index

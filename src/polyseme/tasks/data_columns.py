@@ -12,7 +12,7 @@ from polyseme.errors import InputError, OptionError
 from polyseme.extras import optional
 from polyseme.files.in_memory import InMemory
 from polyseme.files.lines import lines_of
-from polyseme.files.rows import Place, Row, no_field, read_rows, shown
+from polyseme.files.rows import Place, Row, excerpt, no_field, read_rows
 from polyseme.files.source import open_source
 from polyseme.files.source_paths import Sources
 from polyseme.json_reading import parse_json
@@ -143,7 +143,7 @@ def marks_of(row: Row, values: Any) -> tuple[int, ...]:
         raise InputError(f"{row.place}: the text must be a list of words, of which each has a mark. Got a text.")
     if not isinstance(values, list):
         raise InputError(
-            f"{row.place}: the marks must be a list with one for each word. Got {shown(str(values))!r} instead."
+            f"{row.place}: the marks must be a list with one for each word. Got {excerpt(str(values))!r} instead."
         )
     check_length(row, "marks", values)
     return tuple(map(_mark, values))
@@ -170,7 +170,7 @@ def header_of(file: str | InMemory, format: str, delimiter: str | None) -> list[
         try:
             return list(parquet.read_schema(file).names)
         except (OSError, ValueError) as error:
-            raise InputError(f"{file} is no Parquet file, or was cut short: {shown(str(error))}.") from error
+            raise InputError(f"{file} is no Parquet file, or was cut short: {excerpt(str(error))}.") from error
     source = open_source(file)
     try:
         line = next((line for line in lines_of(source) if line.text.strip()), None)
@@ -195,4 +195,4 @@ def _keys(text: str, place: str) -> list[str]:
 
 def _names(names: Sequence[str]) -> str:
     more = ", …" if len(names) > 20 else ""
-    return ", ".join(shown(name) for name in names[:20]) + more
+    return ", ".join(excerpt(name) for name in names[:20]) + more

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyseme.errors import InputError
-from polyseme.files.rows import Place, Row, shown
+from polyseme.files.rows import Place, Row, excerpt
 from polyseme.heads.edge_head import FIRST, SECOND, EdgeHead
 from polyseme.heads.head_config import HeadConfig
 from polyseme.tasks.classify import Classify
@@ -175,7 +175,7 @@ def span_of(item: Item, name: str, value: Any, place: Place | str) -> tuple[int,
     if len(starts) != 1:
         times = f"{len(starts)} times" if starts else "nowhere"
         raise InputError(
-            f"{place}: the span {shown(value)!r}, in {name!r}, occurs {times} in its text. Say where it is, as "
+            f"{place}: the span {excerpt(value)!r}, in {name!r}, occurs {times} in its text. Say where it is, as "
             "start:end in characters."
         )
     return starts[0], starts[0] + len(value)

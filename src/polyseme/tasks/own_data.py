@@ -21,7 +21,7 @@ from typing import get_args
 
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.in_memory import InMemory, inputs_of
-from polyseme.files.rows import shown
+from polyseme.files.rows import excerpt
 from polyseme.files.source_paths import Sources
 from polyseme.options import flat
 from polyseme.tasks.data_columns import DataOptions
@@ -167,7 +167,7 @@ def _check_classes(data: TaskData) -> None:
     if len(counts) == 1:
         [label] = counts
         raise InputError(
-            f"All {len(train):,} training items of {data.name} have the one label {shown(label)!r} (the first: "
+            f"All {len(train):,} training items of {data.name} have the one label {excerpt(label)!r} (the first: "
             f"{train[0].place}). A classifier needs two or more; is it the right column?"
         )
     if len(counts) > n_units or (len(counts) == n_units > 2 and not by_word):
@@ -206,4 +206,4 @@ def _check_unseen(data: TaskData, unseen: Unseen) -> tuple[str, ...]:
 def _list_labels(labels: Iterable[str]) -> str:
     names = sorted(map(str, labels))
     more = ", …" if len(names) > _NAMED else ""
-    return ", ".join(repr(shown(name)) for name in names[:_NAMED]) + more
+    return ", ".join(repr(excerpt(name)) for name in names[:_NAMED]) + more

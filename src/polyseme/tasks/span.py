@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from polyseme.errors import Advice, InputError, ModelError
 from polyseme.files.in_memory import InMemory
-from polyseme.files.rows import Place, Row, shown
+from polyseme.files.rows import Place, Row, excerpt
 from polyseme.files.source import READ_ERRORS, open_source
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.span_head import SpanHead, Spans, join_windows
@@ -245,7 +245,7 @@ def find_answer(passage: str, text: Any, start: Any, place: object, log: Reading
     if start is None:
         start = passage.find(text)
         if start < 0:
-            raise InputError(f"{place}: the answer {shown(text)!r} does not occur in its passage.")
+            raise InputError(f"{place}: the answer {excerpt(text)!r} does not occur in its passage.")
         if passage.find(text, start + 1) >= 0:
             log.add("an answer that occurs in the passage more than once, of which the first place was taken", place)
         return Answer(start, text)
@@ -258,8 +258,8 @@ def find_answer(passage: str, text: Any, start: Any, place: object, log: Reading
     there = f"It is at {', '.join(map(str, others[:3]))}" if others else "It is nowhere in it"
     stands = passage[start : start + len(text)] if isinstance(start, int) and start >= 0 else ""
     raise InputError(
-        f"{place}: the answer {shown(text)!r} is not at character {start} of its passage, where there is "
-        f"{shown(stands)!r}. {there}.",
+        f"{place}: the answer {excerpt(text)!r} is not at character {start} of its passage, where there is "
+        f"{excerpt(stands)!r}. {there}.",
         *([Advice("repair", "Have it looked for with --repair (repair=True).")] if others else []),
     )
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from polyseme.errors import Advice, InputError, OptionError, nearest
 from polyseme.files.in_memory import InMemory
 from polyseme.files.readers.conllu import COLUMNS as CONLLU_COLUMNS
-from polyseme.files.rows import Row, no_field, read_rows, shown
+from polyseme.files.rows import Row, excerpt, no_field, read_rows
 from polyseme.heads.head import NO_GOLD
 from polyseme.heads.head_config import HeadConfig
 from polyseme.heads.tag_head import TagHead
@@ -225,7 +225,7 @@ def _tagged_item(row: Row, tags: Any, marks: tuple[int, ...]) -> Item:
     words = tuple(str(word) for word in row.content)
     if not isinstance(tags, list) or not all(isinstance(tag, str | int) for tag in tags):
         raise InputError(
-            f"{row.place}: the tags must be a list with one for each word. Got {shown(str(tags))!r} instead."
+            f"{row.place}: the tags must be a list with one for each word. Got {excerpt(str(tags))!r} instead."
         )
     check_length(row, "tags", tags)
     return Item.of_words(words, gold=tuple(map(str, tags)), marks=marks, id=row.id, place=str(row.place))

@@ -110,7 +110,7 @@ FRAMES: Mapping[str, Frame] = {
 """The frames of the families, with the usual names of their special pieces."""
 
 
-def frame_named(name: str) -> Frame:
+def get_frame(name: str) -> Frame:
     """A frame of the table by its name."""
     if name not in FRAMES:
         raise ModelError(f"There is no frame {name!r}. {nearest(name, FRAMES)}")

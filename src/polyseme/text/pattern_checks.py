@@ -56,7 +56,7 @@ def refuse_patterns(steps: Sequence[Mapping[str, Any]], path: Path) -> None:
     for step in steps:
         pattern = step.get("pattern")
         source = pattern.get("Regex") if isinstance(pattern, Mapping) else None
-        if source is not None and (reason := why_unlimited(source)):
+        if source is not None and (reason := reason_unlimited(source)):
             raise ModelError(
                 f"{path} has the pattern {source[:80]!r}, with which some texts would take longer than anybody waits: "
                 f"{reason}. Write it in another way, with one repetition for each alternative."
@@ -70,7 +70,7 @@ def refuse_patterns(steps: Sequence[Mapping[str, Any]], path: Path) -> None:
             )
 
 
-def why_unlimited(pattern: str) -> str:
+def reason_unlimited(pattern: str) -> str:
     r"""Why a pattern might take more than the square of a text's length; empty where it does not.
 
     >>> why_unlimited(r"'s| ?\p{L}+|\s+(?!\S)|\s+")

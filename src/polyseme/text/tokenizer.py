@@ -24,7 +24,7 @@ from polyseme.errors import InputError, ModelError
 from polyseme.text.alignment import align, insert_missing
 from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
 from polyseme.text.cut_points import CHARACTER, steps
-from polyseme.text.framing import Frame, frame_named
+from polyseme.text.framing import Frame, get_frame
 from polyseme.text.joined_words import joined_words
 from polyseme.text.sentencepiece_encoding import SentencePieceEncoder
 from polyseme.text.sentencepiece_settings import SETTING, settings_of
@@ -74,7 +74,7 @@ class PieceTokenizer:
 
     def in_family(self, frame: str) -> PieceTokenizer:
         """The same tokenizer as models of a family with this frame have it: without segments where they have none."""
-        if self.framing.n_segments == 1 or frame_named(frame).n_segments > 1:
+        if self.framing.n_segments == 1 or get_frame(frame).n_segments > 1:
             return self
         return PieceTokenizer(self.backend, self.framing.without_segments(), self.sentencepiece)
 

@@ -14,7 +14,7 @@ from polyseme.errors import ModelError
 from polyseme.json_reading import load_json, refuse_large
 from polyseme.text import sentencepiece
 from polyseme.text.cut_points import steps
-from polyseme.text.framing import FRAMES, Frame, frame_named
+from polyseme.text.framing import FRAMES, Frame, get_frame
 from polyseme.text.library_faults import library_faults, refuse_damaged_tables
 from polyseme.text.pattern_checks import refuse_patterns
 from polyseme.text.sentencepiece import Kind, Piece
@@ -345,7 +345,7 @@ def load_tokenizer(
     """
     place = Path(folder)
     layout = _layout(place)
-    requested = frame_named(frame) if isinstance(frame, str) else frame
+    requested = get_frame(frame) if isinstance(frame, str) else frame
     options = TokenizerOptions(
         settings=_settings(place), lowercase=lowercase, frame=frame if isinstance(frame, str) else None
     )

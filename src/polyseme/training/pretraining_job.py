@@ -15,11 +15,11 @@ from polyseme.corpus.layout import Layout, RowOptions, RowSource
 from polyseme.corpus.shards import SIDES
 from polyseme.encoders.encoder_kinds import config_from_json
 from polyseme.errors import InputError, OptionError
+from polyseme.layer_subset import with_layers
 from polyseme.model_folder import check_saving, load_bundle
 from polyseme.objectives.objective import BaseObjective
 from polyseme.objectives.objective_table import check_encoder, check_needs, objective_from
-from polyseme.parts.initialization import unfilled
-from polyseme.taken_layers import with_layers
+from polyseme.parts.initialization import skip_initialization
 from polyseme.training.device_group import Devices
 from polyseme.training.training_settings import Phase, TrainingSettings
 from polyseme.training.weight_average import check_decay
@@ -147,7 +147,7 @@ def check_plan(job: Job, devices: Devices) -> None:
     """Refuse what does not fit together, whatever the corpus, or cannot be saved: nothing is allocated here."""
     config, objective = config_from_json(job.encoder), job.make_objective()
     check_encoder(objective, FAMILIES[job.family], config)
-    with unfilled():
+    with skip_initialization():
         check_saving(new_bundle(FAMILIES[job.family], config, job.outputs, tied=job.tied))
     kind = job.training.optimizer.kind
     if objective.updates_in_place and kind not in FOR_SPARSE_ROWS:
@@ -167,7 +167,7 @@ def check_plan(job: Job, devices: Devices) -> None:
 def check_job(job: Job, corpus: Corpus, devices: Devices, start: Bundle | None) -> list[RowSource]:
     """Refuse what does not fit together, before any work: nothing is allocated here. The rows of each phase."""
     check_plan(job, devices)
-    with unfilled():
+    with skip_initialization():
         bundle = fresh_bundle(job, corpus)
     check_sides(job.recipe, job.layout, in_pairs=corpus.sides == SIDES, name=str(corpus.folder))
     if start is not None:

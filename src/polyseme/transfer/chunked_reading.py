@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from polyseme.encoders.encoder import Encoder
 from polyseme.parts.memory_and_cache import Memory
-from polyseme.parts.recurrence import mirrored
+from polyseme.parts.recurrence import reverse_rows
 from polyseme.types import Batch, States
 
 
@@ -41,7 +41,7 @@ def chunked_states(encoder: Encoder, batch: Batch, layers: Sequence[int], chunks
     n_rows, longest = batch.pieces.shape[:2]
     ends = [longest] if batch.lengths is None else set(batch.lengths.tolist())
     backwards = encoder.config.reads_backwards
-    as_read = mirrored(batch.pieces, batch.lengths) if backwards else batch.pieces
+    as_read = reverse_rows(batch.pieces, batch.lengths) if backwards else batch.pieces
     parts: dict[int, list[Tensor]] = {}
     memory: Memory | None = encoder.new_memory(n_rows)
     for start in range(0, longest, chunks.length):
@@ -60,7 +60,7 @@ def chunked_states(encoder: Encoder, batch: Batch, layers: Sequence[int], chunks
             parts.setdefault(number, []).append(as_read_layer if is_read else torch.zeros_like(layer))
     joined = {number: torch.cat(each, dim=1) for number, each in parts.items()}
     if backwards:
-        joined = {number: mirrored(each, batch.lengths) for number, each in joined.items()}
+        joined = {number: reverse_rows(each, batch.lengths) for number, each in joined.items()}
     return States(joined, batch.lengths, encoder.config.depth)
 
 

@@ -17,7 +17,7 @@ from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.predictions import Judgment
 from polyseme.training.energy_ledger import Ledger
 from polyseme.transfer.seed_results import SeedFigures
-from polyseme.transfer.share_points import SharePoint, aligned, score_curves, share_table
+from polyseme.transfer.share_points import SharePoint, align_columns, score_curves, share_table
 from polyseme.types import Confusion
 
 TOGETHER = "together"
@@ -166,10 +166,10 @@ class FinetuneReport:
         if self.curve:
             over = f", medians over {many} seeds" if many > 1 else ""
             lines.append(f"  learning curve, {self.metrics[0].replace('_', ' ')}{over}:")
-            lines += [f"    {line}" for line in aligned(share_table(self.curve, self.splits, self.metrics[0]))]
+            lines += [f"    {line}" for line in align_columns(share_table(self.curve, self.splits, self.metrics[0]))]
         if self.ensemble:
             lines.append("  models alone, and together by the mean of their probabilities:")
-            lines += [f"    {line}" for line in aligned(ensemble_table(self))]
+            lines += [f"    {line}" for line in align_columns(ensemble_table(self))]
         lines += [f"  note: {note}" for note in self.notes]
         return lines + [f"  {line}" for line in self.ledger.lines()]
 

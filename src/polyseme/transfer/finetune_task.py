@@ -32,7 +32,7 @@ from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import PreparedItems, judge, prepare, standardize
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.seeds_abreast import seeds_abreast, take_turns
-from polyseme.transfer.split_figures import compared, confusion_of, split_figures
+from polyseme.transfer.split_figures import confusion_of, gold_and_answers, split_figures
 from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
 from polyseme.transfer.task_model import TaskConfig, TaskModel, check_language_model, pooler_of
 from polyseme.transfer.task_teaching import TaskTeaching
@@ -255,7 +255,7 @@ class _Finetuning:
         if not doubtful:
             return []
         judgments = judge(model, self.prepared[split], autocast=self.autocast())
-        return [f"{split}: {note}" for note in undefined(doubtful, *compared(self.data, split, judgments))]
+        return [f"{split}: {note}" for note in undefined(doubtful, *gold_and_answers(self.data, split, judgments))]
 
     def _result(self, model: TaskModel, run: TrainedSeed) -> SeedResult:
         dev = run.dev

@@ -10,7 +10,7 @@ from polyseme.tasks.items import TaskData
 from polyseme.tasks.predictions import Judgment
 
 
-def compared(data: TaskData, split: str, judgments: Sequence[Judgment]) -> tuple[list[Any], list[Any]]:
+def gold_and_answers(data: TaskData, split: str, judgments: Sequence[Judgment]) -> tuple[list[Any], list[Any]]:
     """The gold answers of a split, and those of judgments of all its items."""
     pairs = zip(data.splits[split], judgments, strict=True)
     labeled = [(item.gold, each.answer) for item, each in pairs if item.gold is not None]
@@ -19,7 +19,7 @@ def compared(data: TaskData, split: str, judgments: Sequence[Judgment]) -> tuple
 
 def split_figures(data: TaskData, split: str, judgments: Sequence[Judgment]) -> dict[str, float]:
     """The task's metrics on a split; where it groups items, the first of them within each group as well."""
-    gold, answers = compared(data, split, judgments)
+    gold, answers = gold_and_answers(data, split, judgments)
     figures = measure(data.metrics, gold, answers, labels=data.labels)
     if data.grouped_by:
         groups = [item.fields[data.grouped_by] for item in data.splits[split] if item.gold is not None]

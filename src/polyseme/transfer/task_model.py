@@ -31,7 +31,7 @@ from polyseme.heads.text_head import TextHead
 from polyseme.heads.word_inputs import WordInputs, WordNumbers
 from polyseme.outputs.labels import NextOutput, ReplacedOutput
 from polyseme.outputs.output import Output
-from polyseme.parts.recurrence import mirrored
+from polyseme.parts.recurrence import reverse_rows
 from polyseme.parts.scalar_mix import ScalarMix
 from polyseme.tasks.encoder_rows import RowMaker
 from polyseme.tasks.kinds import KINDS
@@ -253,7 +253,7 @@ class TaskModel(nn.Module):
         if readout in FROM_START:
             return states.gather(1, rows.whole[:, None, None].expand(-1, -1, states.shape[-1])).squeeze(1)
         if self.bundle is not None and config_of(self.bundle, self.config.stack).reads_backwards:
-            states = mirrored(states, rows.lengths)  # the last state is the one that has read all
+            states = reverse_rows(states, rows.lengths)  # the last state is the one that has read all
         real = read_places(states, rows.lengths, self.config.read_last)
         return read_out(states, real, readout)  # type: ignore[arg-type]
 

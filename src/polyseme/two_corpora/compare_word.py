@@ -148,7 +148,7 @@ class Comparison(ShownAsTable):
         p = self.difference.p
         if p is None:
             return "not tested"
-        return f"{'the uses differ' if p < LEVEL else 'no difference was found'} (p {spelled_p(p)})"
+        return f"{'the uses differ' if p < LEVEL else 'no difference was found'} (p {format_p(p)})"
 
 
 def compare_word(
@@ -228,7 +228,7 @@ def explain_test(n_groups: Pair, tested: bool) -> str:
     )
 
 
-def spelled_p(p: float) -> str:
+def format_p(p: float) -> str:
     """A p-value after "p": `= 0.032`, `< 0.001`.
 
     >>> spelled_p(0.0316), spelled_p(1 / 1001)

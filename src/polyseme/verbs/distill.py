@@ -20,14 +20,14 @@ from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.texts_on_disk import on_disk
 from polyseme.files.unfinished_folder import clear_up, unfinished_work
 from polyseme.heads.head_config import NAMES, HeadConfig
+from polyseme.layer_subset import check_layers, spread_layers, with_layers
 from polyseme.metrics.task_metrics import measure
 from polyseme.model_folder import load_bundle, model_folder
 from polyseme.objectives.distilled import check_predicts, check_size, check_teacher
 from polyseme.options import flat
 from polyseme.parts.device import find_device
-from polyseme.recipes.recipe_table import recipe_named
+from polyseme.recipes.recipe_table import get_recipe
 from polyseme.recipes.teaching import Teaching
-from polyseme.taken_layers import check_layers, spread_layers, with_layers
 from polyseme.tasks.items import Item, TaskData, labels_in
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.own_data import read_own
@@ -125,7 +125,7 @@ def _on_texts(options: DistillOptions, folder: str, started: float) -> Ledger | 
     if objective.soft_weight:
         check_predicts(teacher, objective.output, folder)
     if options.recipe is not None:
-        check_size(teacher.config, recipe_named(options.recipe).config(8, options.shape), folder)
+        check_size(teacher.config, get_recipe(options.recipe).config(8, options.shape), folder)
     own = {name: value for name, value in options.values().items() if name in _OF_PRETRAINING}
     own |= {"model": None if options.recipe is not None else start, "objective": settings}
     own["recipe"] = options.recipe or teaching.recipe_for(family)
@@ -190,7 +190,7 @@ def _student(options: DistillOptions, teaching: TaskTeaching) -> Bundle:
     if options.student is not None:
         student = load_bundle(_folder(options.student, "student"))
     elif options.recipe is not None:
-        recipe = recipe_named(options.recipe)
+        recipe = get_recipe(options.recipe)
         family, tokenizer = FAMILIES[recipe.family], teacher.text_tokenizer
         if isinstance(tokenizer, PieceTokenizer):
             tokenizer = tokenizer.in_family(family.frame)

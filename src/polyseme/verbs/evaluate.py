@@ -20,7 +20,7 @@ from polyseme.cost import Cost, sum_of
 from polyseme.datasets import agreement, babylm, cloze, coreference, lambada, wikitext
 from polyseme.datasets import minimal_pairs as blimp
 from polyseme.datasets.benchmark import find_data
-from polyseme.datasets.minimal_pairs import PairSet, read_pairs, thinned
+from polyseme.datasets.minimal_pairs import PairSet, limit_pairs, read_pairs
 from polyseme.datasets.named_benchmarks import BENCHMARKS
 from polyseme.errors import InputError, ModelError, OptionError, nearest
 from polyseme.files.atomic import AnyPath
@@ -30,7 +30,7 @@ from polyseme.files.result_formats import check_result_output, write_result
 from polyseme.files.source import suffixes
 from polyseme.files.source_paths import listed
 from polyseme.filling.cloze_ranks import check_among, cloze_answers
-from polyseme.filling.filled import MaskedText
+from polyseme.filling.filled_masks import MaskedText
 from polyseme.filling.masked_words import check_word_hide
 from polyseme.metrics import bleu
 from polyseme.metrics import pair_accuracy as accuracy
@@ -149,7 +149,7 @@ def _evaluate_language_model(options: EvaluateOptions, name: str, started: float
     models = kept_models(find_model(str(model))) if options.curve else []
     items = evaluation.read(files)
     if options.pairs is not None:
-        items = thinned(items, options.pairs)
+        items = limit_pairs(items, options.pairs)
 
     def report_on(options: EvaluateOptions, started: float) -> Report:
         answers = evaluation.score(items, options, started)

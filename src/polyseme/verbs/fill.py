@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyseme.api import load
-from polyseme.filling.filled import FilledMask
+from polyseme.filling.filled_masks import FilledMask
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
 from polyseme.verb_options.text_options import FillOptions, FillTextOptions

@@ -14,7 +14,7 @@ from polyseme.files.rows import read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
-from polyseme.pruning.head_importance import gradient_importance, normalized
+from polyseme.pruning.head_importance import gradient_importance, normalize_by_layer
 from polyseme.pruning.pruning_subject import TextSubject, objective_of
 from polyseme.pruning.text_rows import text_batches
 from polyseme.verb_options.heads_options import HeadsOptions
@@ -58,7 +58,7 @@ def importance_on(model: Model, texts: Sources) -> dict[tuple[int, int], float]:
     objective = objective_of(bundle)
     with read_rows(inputs_of(texts)) as rows:
         batches = text_batches(map(document_of, rows), bundle, objective)
-    by_place = normalized(gradient_importance(TextSubject(bundle, {"dev": batches}, objective), bundle))
+    by_place = normalize_by_layer(gradient_importance(TextSubject(bundle, {"dev": batches}, objective), bundle))
     of_encoder = {
         (place.at.layer, place.head): value for place, value in by_place.items() if place.at.part == "encoder"
     }

@@ -19,7 +19,7 @@ from polyseme.files.reading_options import TextOptions
 from polyseme.files.rows import read_rows
 from polyseme.options import flat
 from polyseme.result_tables import ShownAsTable, Table
-from polyseme.scoring.mixture import fit_weights, mixed
+from polyseme.scoring.mixture import fit_weights, mix_log_probs
 from polyseme.scoring.text_scores import perplexity
 from polyseme.scoring_models import Mixture
 from polyseme.text.sentences import split_sentences
@@ -102,7 +102,7 @@ def interpolate(options: InterpolateOptions) -> Interpolated:
         model=mixture,
         names=[model.path or "a model in memory" for model in models],
         perplexities=[perplexity(float(own.sum()), len(own)) for own in each],
-        perplexity=perplexity(float(mixed(each, weights).sum()), each.shape[1]),
+        perplexity=perplexity(float(mix_log_probs(each, weights).sum()), each.shape[1]),
         n_pieces=each.shape[1],
         n_steps=n_steps,
         notes=[*dict.fromkeys(note for scorer in scorers for note in scorer.cautions())],

@@ -17,7 +17,7 @@ from polyseme.recipes.pretraining_request import PretrainingRequest
 from polyseme.recipes.published_counts import reported_flops
 from polyseme.recipes.published_runs import SYSTEMS
 from polyseme.recipes.recipe import Recipe
-from polyseme.recipes.recipe_table import COUNTED, RECIPES, recipe_named
+from polyseme.recipes.recipe_table import COUNTED, RECIPES, get_recipe
 from polyseme.training.budget import parse_budget
 from polyseme.training.device_group import devices_for
 from polyseme.training.training_settings import TrainingSettings
@@ -85,7 +85,7 @@ def list_recipes(options: RecipesOptions) -> list[RecipeCard]:
     if options.recipe is not None and options.recipe in COUNTED:
         return [_counted_card(COUNTED[options.recipe])]
     if options.recipe is not None:
-        recipe = recipe_named(options.recipe)
+        recipe = get_recipe(options.recipe)
         return [_card(recipe, _fit_to_budget(recipe, options))]
     if options.changed():
         raise OptionError(

@@ -10,17 +10,17 @@ from polyseme.api import Model, load
 from polyseme.bundle import Bundle
 from polyseme.errors import OptionError
 from polyseme.files.result_formats import Formats, check_result_output, write_result
+from polyseme.model_summary import ModelSummary
 from polyseme.options import flat
 from polyseme.packaged_models import model_name, model_or_default
-from polyseme.parts.masks import mask_named
+from polyseme.parts.masks import get_mask
 from polyseme.plots.model_picture import HeatMap, PieceGrid, model_page, model_picture
 from polyseme.result_tables import counted
-from polyseme.shown_model import Card
 from polyseme.verb_options.model_options import ShowOptions
 
 
 @flat(ShowOptions)
-def show(options: ShowOptions) -> Card:
+def show(options: ShowOptions) -> ModelSummary:
     """Describe a model: family, sizes, parameters, tokenizer, outputs, and which verbs work with it.
 
     With `output`, also draw what its states depend on, layer by layer, and its positions.
@@ -47,7 +47,7 @@ def _load(options: ShowOptions) -> Model:
     )
 
 
-def _picture(bundle: Bundle, card: Card, length: int) -> str:
+def _picture(bundle: Bundle, card: ModelSummary, length: int) -> str:
     fields, positions = receptive_fields(bundle, length=length), drawn_positions(bundle)
     maps = [each for table in positions for each in _maps(table)]
     return model_picture(_name(card), list(map(_grid, fields)), maps, _notes(bundle, fields, positions))
@@ -78,7 +78,7 @@ def _maps(table: DrawnPositions) -> list[HeatMap]:
 def _notes(bundle: Bundle, fields: list[ReceptiveField], positions: list[DrawnPositions]) -> list[str]:
     n_pieces = len(fields[0].pieces)
     notes = [f"One of {counted(n_pieces, 'piece')} is changed at a time, in float64; a state that moves depends on it."]
-    windows = [mask_named(name).window for name in getattr(bundle.config, "layer_masks", ())]
+    windows = [get_mask(name).window for name in getattr(bundle.config, "layer_masks", ())]
     widest = max((side for window in windows for side in window), default=0)
     if widest >= n_pieces - 1:
         notes.append(f"Some layers see {widest:,} pieces to a side, more than are drawn: --length shows more.")
@@ -87,11 +87,11 @@ def _notes(bundle: Bundle, fields: list[ReceptiveField], positions: list[DrawnPo
     return notes
 
 
-def _page(card: Card, picture: str) -> str:
-    return model_page(_name(card), card.described(), picture)
+def _page(card: ModelSummary, picture: str) -> str:
+    return model_page(_name(card), card.description(), picture)
 
 
-def _name(card: Card) -> str:
+def _name(card: ModelSummary) -> str:
     return model_name(card.path) if card.path else card.family
 
 

@@ -22,7 +22,7 @@ from polyseme.files.unfinished_folder import check_ours, discard, has_work, lock
 from polyseme.json_reading import load_json
 from polyseme.options import arguments_doc, check_choice, check_names, check_types, signature_of
 from polyseme.parts.device import find_device
-from polyseme.sweeps.grid import Point, grid_points, placed, spelled
+from polyseme.sweeps.grid import Point, format_value, grid_points, placed
 from polyseme.sweeps.run_queue import RunExit, RunQueue, SweepProgress
 from polyseme.sweeps.sweep_report import MADE_BY, RunResult, Sweep
 from polyseme.training.budget import parse_time
@@ -148,7 +148,7 @@ def _places(swept: SweptVerb, base: Mapping[str, Any], points: Sequence[Point]) 
     for point in points:
         own = {plain[name]: value for name, value in point.changes.items() if plain[name] in swept.own}
         options = swept.read({**base, **own})
-        every[spelled(options)] = options
+        every[format_value(options)] = options
     decided = [*swept.decided, *signature_of(SweepOptions).parameters, swept.seed]
     return dict(placed(names, swept.own, swept.mappings(every.values()), decided))
 
@@ -159,7 +159,7 @@ def _of_point(swept: SweptVerb, point: Point, base: Mapping[str, Any], places: M
     try:
         swept.check(options)
     except PolysemeError as error:
-        settings = ", ".join(f"{name}={spelled(value)}" for name, value in point.settings.items())
+        settings = ", ".join(f"{name}={format_value(value)}" for name, value in point.settings.items())
         raise type(error)(f"Of the sweep, {settings}: {error}") from None
     return options
 
@@ -263,7 +263,7 @@ def _refuse_others(place: Path, before: RunRequest, request: RunRequest) -> None
         {name: value for name, value in each.options.items() if name not in NOT_DECIDING} for each in (before, request)
     )
     different = [
-        f"{name} was {spelled(theirs.get(name))} and is {spelled(mine.get(name))}"
+        f"{name} was {format_value(theirs.get(name))} and is {format_value(mine.get(name))}"
         for name in sorted({*theirs, *mine})
         if theirs.get(name) != mine.get(name)
     ]

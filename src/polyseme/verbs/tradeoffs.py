@@ -12,7 +12,7 @@ import torch
 
 from polyseme.convert.hub import find_model
 from polyseme.errors import InputError, MissingPackageError, ModelError, OptionError
-from polyseme.exporting.model_forms import FORMS, Form, form_of_folder
+from polyseme.exporting.model_forms import FORMS, Form, load_form
 from polyseme.exporting.tradeoff_table import take_turns, tradeoff_figures
 from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.result_formats import check_result_output, write_result
@@ -98,7 +98,7 @@ def _forms(names: Sequence[str], folder: Path, scratch: Path, notes: list[str]) 
 
 
 def _other_form(name: str, head: Any) -> Form:
-    form = form_of_folder(Path(name).name or name, model_folder(find_model(name)))
+    form = load_form(Path(name).name or name, model_folder(find_model(name)))
     theirs = form.predictor.model.head.config
     for field in SAME:
         if getattr(head, field) != getattr(theirs, field):

@@ -46,7 +46,7 @@ HINT = "To see the uses in groups all the same, set their number with --n-senses
 Labels = NDArray[np.int64]
 
 
-def centered(vectors: NDArray[Any]) -> Floats:
+def center_vectors(vectors: NDArray[Any]) -> Floats:
     """The vectors minus their mean, at length 1: their common part does not distinguish them."""
     return unit(vectors - vectors.mean(axis=0))
 
@@ -62,7 +62,7 @@ def cluster(vectors: Floats, n_groups: int, rng: np.random.Generator) -> Labels:
     if n_groups == 1:
         return np.zeros(len(vectors), dtype=np.int64)
     _, directions = np.linalg.eigh(_links(vectors))
-    return by_size(k_means(unit(directions[:, -n_groups:]), n_groups, rng))
+    return order_by_size(k_means(unit(directions[:, -n_groups:]), n_groups, rng))
 
 
 def k_means(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> Labels:
@@ -71,7 +71,7 @@ def k_means(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> La
     return min(results, key=lambda result: result[0])[1]
 
 
-def by_size(labels: Labels) -> Labels:
+def order_by_size(labels: Labels) -> Labels:
     """The same groups with the largest as 0; of equally large ones the one that comes first.
 
     >>> by_size(np.array([5, 7, 7, 2]))
@@ -209,9 +209,10 @@ def _ease(vectors: Floats, rng: np.random.Generator) -> NDArray[np.float64]:
     most = min(MAX_SENSES, len(vectors) // 3)
     spread = vectors - vectors.mean(axis=0)
     clouds = [
-        cut_costs(centered(rng.standard_normal((len(vectors), len(vectors))) @ spread), most) for _ in range(CLOUDS)
+        cut_costs(center_vectors(rng.standard_normal((len(vectors), len(vectors))) @ spread), most)
+        for _ in range(CLOUDS)
     ]
     ease: NDArray[np.float64] = (np.mean(clouds, axis=0) + SMALLEST_COST) / (
-        cut_costs(centered(vectors), most) + SMALLEST_COST
+        cut_costs(center_vectors(vectors), most) + SMALLEST_COST
     )
     return ease

@@ -11,7 +11,7 @@ from polyseme.packaged_models import model_name
 from polyseme.plots.sense_plots import SenseLabel, SenseMap, UseList, senses_figure, similar_page
 from polyseme.plots.senses_page import senses_page
 from polyseme.plots.similarity_heatmaps import figure_bytes
-from polyseme.plots.word_uses import spelled
+from polyseme.plots.word_uses import format_cosine
 from polyseme.word_senses.projection import NAMES
 from polyseme.word_senses.sense_groups import Sense, Senses, SenseUse
 from polyseme.word_senses.similar_uses import NearUse, Similar
@@ -92,7 +92,7 @@ def description_of(sense: Sense) -> list[str]:
     ]
     for each in sense.glosses:
         lemmas = f" ({', '.join(each.lemmas)})" if len(each.lemmas) > 1 else ""
-        lines.append(f"WordNet {each.sense}, {spelled(each.cosine)}{lemmas}: {each.definition}.")
+        lines.append(f"WordNet {each.sense}, {format_cosine(each.cosine)}{lemmas}: {each.definition}.")
     return lines
 
 

@@ -32,11 +32,11 @@ from polyseme.word_senses.clustering import (
     SAME_DISTANCE_IN_CONTEXT,
     Count,
     Labels,
-    by_size,
-    centered,
+    center_vectors,
     cluster,
     count_senses,
     distinct_rows,
+    order_by_size,
 )
 from polyseme.word_senses.gather_uses import index_settings, use_embedder
 from polyseme.word_senses.gloss_match import NearGloss, nearest_glosses
@@ -333,8 +333,8 @@ def group(
     count = count_senses(vectors[distinct], rng, min_ease=min_ease)
     n_groups = n_senses or count.n_senses
     parted = vectors[distinct if n_groups <= len(distinct) else drawn]
-    labels = cluster(centered(parted), n_groups, rng)[_nearest_rows(vectors, parted)]
-    return SenseAssignment(by_size(labels), count, _explanation(count, n_senses, len(drawn), len(vectors)))
+    labels = cluster(center_vectors(parted), n_groups, rng)[_nearest_rows(vectors, parted)]
+    return SenseAssignment(order_by_size(labels), count, _explanation(count, n_senses, len(drawn), len(vectors)))
 
 
 def examples(

@@ -21,7 +21,7 @@ from polyseme.errors import InputError
 from polyseme.files.atomic import AnyPath, whole_file
 from polyseme.plots.colors import ink, ramp, to_hex
 from polyseme.plots.html_page import escaped, page
-from polyseme.plots.word_uses import Keyword, Use, scale_start, spelled
+from polyseme.plots.word_uses import Keyword, Use, format_cosine, scale_start
 from polyseme.types import EmbeddedDocument, Word
 
 MOST_WORDS = 2000
@@ -223,7 +223,7 @@ def colored_texts(texts: Sequence[ColoredText], *, least: float, use: Keyword, m
     Above them is the use that words are compared with, followed by `more`; below them a note.
     """
     before, word, after = map(escaped, use)
-    scale = f'<span class="scale">{spelled(least)}<i></i>{spelled(1)}</span>'
+    scale = f'<span class="scale">{format_cosine(least)}<i></i>{format_cosine(1)}</span>'
     return "\n".join(
         [
             f'<div class="polyseme-view"><style>{_style()}</style>',
@@ -251,7 +251,7 @@ def _look(cosine: float, least: float) -> str:
     if not math.isfinite(cosine):
         return 'title="no cosine: the vector is zero"'
     share = min(max((cosine - least) / (1 - least), 0.0), 1.0)
-    return f'class="s{round(share * N_LEVELS)}" title="{spelled(cosine)}"'
+    return f'class="s{round(share * N_LEVELS)}" title="{format_cosine(cosine)}"'
 
 
 @cache

@@ -20,7 +20,7 @@ from polyseme.datasets.benchmark import Benchmark
 from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark, read_benchmark
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.in_memory import InMemory, inputs_of
-from polyseme.files.rows import Row, read_rows, shown
+from polyseme.files.rows import Row, excerpt, read_rows
 from polyseme.files.source_paths import Sources
 from polyseme.tasks.edge import span_of
 from polyseme.tasks.items import Item, TaskData
@@ -117,7 +117,7 @@ def _targets(row: Row) -> Iterator[Item]:
         yield _target(row, row.content, row.fields)
         return
     if not isinstance(targets, list) or not all(isinstance(each, dict) for each in targets):
-        raise InputError(f"{row.place}: 'targets' must be a list of objects. Got {shown(str(targets))!r} instead.")
+        raise InputError(f"{row.place}: 'targets' must be a list of objects. Got {excerpt(str(targets))!r} instead.")
     words = row.content.split() if isinstance(row.content, str) else row.content
     for target in targets:
         yield _target(row, words, target)
@@ -139,7 +139,7 @@ def _target(row: Row, content: Any, target: Mapping[str, Any]) -> Item:
         [label] = label
     if not isinstance(label, str | int):
         raise InputError(
-            f"{place}: 'label' must be one label, a text or a whole number. Got {shown(str(label))!r} instead. A probe "
-            "predicts one label of each target."
+            f"{place}: 'label' must be one label, a text or a whole number. Got {excerpt(str(label))!r} instead. A "
+            "probe predicts one label of each target."
         )
     return replace(item, spans=tuple(span_of(item, name, target[name], place) for name in names), gold=str(label))

@@ -155,10 +155,10 @@ class ProbeFindings(Findings):
         baselines = {"majority": self.majority, "per type": self.per_type}
         names = self._shown()
         rows = [
-            [spelled(name, record[name], record.get(f"{name}_sd")) for name in names] for record in self.records()
+            [format_figure(name, record[name], record.get(f"{name}_sd")) for name in names] for record in self.records()
         ]  # fmt: skip
         blank = [""] * (len(names) - 2)
-        return [*rows, *([name, spelled("accuracy", value), *blank] for name, value in baselines.items())]
+        return [*rows, *([name, format_figure("accuracy", value), *blank] for name, value in baselines.items())]
 
     def to_json(self) -> dict[str, Any]:
         content = super().to_json()
@@ -266,7 +266,7 @@ def _with_spread(values: Sequence[float]) -> str:
     return f"{statistics.fmean(values):.2f}{spread}"
 
 
-def spelled(name: str, value: Any, spread: float | None = None) -> str:
+def format_figure(name: str, value: Any, spread: float | None = None) -> str:
     """A figure of the table, with its standard deviation: shares in percent, code lengths in thousands of bits."""
     if value is None or name == "layer":
         return str(value or "")

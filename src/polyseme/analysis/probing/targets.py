@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.errors import InputError, OptionError
-from polyseme.files.rows import shown
+from polyseme.files.rows import excerpt
 from polyseme.tasks.edge import marks_in
 from polyseme.tasks.encoder_rows import document_of, second_of
 from polyseme.tasks.items import Item, TaskData
@@ -157,8 +157,8 @@ def _arcs(item: Item) -> Iterator[Example]:
     for number, (head, tag) in enumerate(zip(item.marks, item.gold, strict=True)):
         if not 0 <= head <= len(item.words):
             raise InputError(
-                f"{item.place}: the head of word {number + 1}, {shown(item.words[number])!r}, is word {head}, and the "
-                f"sentence has {len(item.words)} words."
+                f"{item.place}: the head of word {number + 1}, {excerpt(item.words[number])!r}, is word {head}, and "
+                f"the sentence has {len(item.words)} words."
             )
         if head:
             yield Example(Span(0, number, number + 1), Span(0, head - 1, head), tag)
@@ -228,8 +228,8 @@ class _Table:
         if len(self.of_train) < 2:
             [label] = self.of_train
             raise InputError(
-                f"All {self.of_train.total():,} training {unit} of {data.name} have the same label, {shown(label)!r}, "
-                "so that there is nothing to learn. Is it the right column (--label)?"
+                f"All {self.of_train.total():,} training {unit} of {data.name} have the same label, "
+                f"{excerpt(label)!r}, so that there is nothing to learn. Is it the right column (--label)?"
             )
         if self.second and len(self.second) != len(self.first):
             raise InputError(
@@ -239,7 +239,7 @@ class _Table:
         number = {name: place for place, name in enumerate(names)}
         unseen = Counter(label for label in self.labels if label not in number)
         if unseen:
-            listed = ", ".join(repr(shown(label)) for label, _ in unseen.most_common(_NAMED))
+            listed = ", ".join(repr(excerpt(label)) for label, _ in unseen.most_common(_NAMED))
             notes.append(f"Labels that are not in train count as wrong ({listed}): {unseen.total():,} in all.")
         order = np.array(self.spans, np.int64).reshape(-1, 3)
         return Targets(

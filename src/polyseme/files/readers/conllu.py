@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from polyseme.errors import Advice, InputError, OptionError, nearest
 from polyseme.files.lines import Line, requested_lines, sentences
 from polyseme.files.reading_options import RowRequest
-from polyseme.files.rows import Place, Row, no_field, shown
+from polyseme.files.rows import Place, Row, excerpt, no_field
 from polyseme.files.source import Source
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -202,7 +202,7 @@ def _add(sentence: _Sentence, columns: list[str], place: Place) -> None:
     match = _ID.fullmatch(columns[0])
     if match is None:
         raise InputError(
-            f"{place}: {shown(columns[0])!r} is no id of a word (3), of a range (3-4) or of an empty node (3.1)."
+            f"{place}: {excerpt(columns[0])!r} is no id of a word (3), of a range (3-4) or of an empty node (3.1)."
         )
     first, mark, last = int(match[1]), match[2], int(match[3] or match[1])
     token = _Token(columns, place.line, first, last)
@@ -295,9 +295,9 @@ def _check_text(sentence: _Sentence, name: str) -> None:
     ends = list(itertools.accumulate(map(len, spelled)))
     token = tokens[min(bisect.bisect_right(ends, at), len(tokens) - 1)]
     raise InputError(
-        f"{Place(name, token.line)}: the words of the sentence do not add up to its text: at {shown(token.form)!r} the "
-        f"words continue with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or the "
-        "other (SpaceAfter=No says that no blank follows), or take out the line '# text', and the words are read as "
-        "they are.",
+        f"{Place(name, token.line)}: the words of the sentence do not add up to its text: at {excerpt(token.form)!r} "
+        f"the words continue with {built[at : at + _SHOWN]!r}, the text with {text[at : at + _SHOWN]!r}. Mend one or "
+        "the other (SpaceAfter=No says that no blank follows), or take out the line '# text', and the words are read "
+        "as they are.",
         Advice("check_text", "Or leave the text unread with --no-check-text (check_text=False)."),
     )

@@ -16,7 +16,7 @@ from typing import Any
 from polyseme.errors import InputError
 from polyseme.files.lines import Line, requested_lines
 from polyseme.files.reading_options import RowRequest
-from polyseme.files.rows import Place, Record, Row, is_text, rows_of, shown
+from polyseme.files.rows import Place, Record, Row, excerpt, is_text, rows_of
 from polyseme.files.source import Source
 from polyseme.json_reading import parse_json
 
@@ -64,7 +64,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         twice, _ = collections.Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {shown(twice)!r} stands twice in one object")
+        raise ValueError(f"the key {excerpt(twice)!r} stands twice in one object")
     return values
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from polyseme.errors import InputError
 from polyseme.files.reading_options import RowRequest
-from polyseme.files.rows import Place, Record, Row, name_field, no_field, only_field, rows_of, shown
+from polyseme.files.rows import Place, Record, Row, excerpt, name_field, no_field, only_field, rows_of
 from polyseme.files.source import Source
 
 BATCH_ROWS = 256
@@ -80,14 +80,14 @@ def _refuse_what_is_no_text(schema: pa.Schema, field: str, name: str) -> None:
     if field in schema.names and not _is_text(kind := schema.field(field).type):
         inside = f" Name what is in it with a point, for instance {field}.{kind[0].name}." if _is_struct(kind) else ""
         raise InputError(
-            f"{name}: the field {field!r} is of type {shown(str(kind))}. The text of a row must be a string, or a list "
-            f"of words.{inside}",
+            f"{name}: the field {field!r} is of type {excerpt(str(kind))}. The text of a row must be a string, or a "
+            f"list of words.{inside}",
             name_field("Name another with {}."),
         )
 
 
 def _described(schema: pa.Schema) -> list[str]:
-    return [f"{shown(field.name)} ({shown(str(field.type))})" for field in schema]
+    return [f"{excerpt(field.name)} ({excerpt(str(field.type))})" for field in schema]
 
 
 def _is_struct(kind: pa.DataType) -> bool:

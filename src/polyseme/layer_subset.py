@@ -1,4 +1,4 @@
-"""A smaller model out of some layers of a larger one: what a student of a teacher begins with."""
+"""Make a smaller model from some layers of a larger one, for instance to initialize a student."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import OptionError
-from polyseme.parts.initialization import unfilled
+from polyseme.parts.initialization import skip_initialization
 
 LAYER = "encoder.layers."
 """How the names of a layer's weights begin."""
@@ -57,7 +57,7 @@ def with_layers(bundle: Bundle, layers: Sequence[int], name: str = "the model") 
         changes["heads_left"] = tuple(config.heads_left[each] for each in weight_sets)
     if len(config.masks) > 1:
         changes["masks"] = tuple(config.layer_masks[number] for number in taken)
-    with unfilled():
+    with skip_initialization():
         small = new_bundle(bundle.family, config.replace(**changes), bundle.outputs, bundle.tokenizer, tied=bundle.tied)
     theirs = named_tensors(bundle)
     small.to(next(bundle.parameters()).dtype).to_empty(device=bundle.device)

@@ -1,4 +1,4 @@
-"""What a model is and what it can do, as `show` tells it."""
+"""What a model is and which verbs work with it, for `show`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRITES_WELL = ("causal", "two stacks", "two-way", "any-order")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Card(ShownAsTable):
+class ModelSummary(ShownAsTable):
     """What a model is and what it can do."""
 
     path: str
@@ -53,8 +53,8 @@ class Card(ShownAsTable):
     heads: str | None = None
     """How many attention heads are left, where some were pruned."""
 
-    def described(self) -> list[tuple[str, str]]:
-        """All but the path and the settings, in words: a name and what it is."""
+    def description(self) -> list[tuple[str, str]]:
+        """Everything except the path and the settings, as pairs of a name and a text."""
         return [
             ("family", self.family),
             ("sees", SEES.get(self.direction, self.direction)),
@@ -78,14 +78,14 @@ class Card(ShownAsTable):
         return "weights", ", ".join(f"{weight:.4f}" for weight in self.settings["weights"])
 
     def table(self) -> Table:
-        return Table(title=self.family, rows=[("model", self.path), *self.described()[1:]], width=_WHOLE)
+        return Table(title=self.family, rows=[("model", self.path), *self.description()[1:]], width=_WHOLE)
 
 
-def card_of(bundle: Bundle, path: str) -> Card:
+def summarize_bundle(bundle: Bundle, path: str) -> ModelSummary:
     """The card of a model with an encoder."""
     config, tokenizer = bundle.config, bundle.text_tokenizer
     card = later("polyseme.transfer.task_folder").task_card(model_folder(Path(path))) if path else None
-    return Card(
+    return ModelSummary(
         path=path,
         family=bundle.family.name,
         direction=config.direction,
