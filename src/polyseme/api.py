@@ -255,7 +255,10 @@ class Model:
         named = later("polyseme.transfer.predict_columns").Columns.named
         fields = (options.fields,) if isinstance(options.fields, str) else tuple(options.fields)
         judged = later("polyseme.transfer.predict_inputs").predict_inputs(
-            model, card, inputs_of(options.texts), columns=named(options), reading={"fields": fields}
+            later("polyseme.transfer.predict_files").Predictor(model, card=card),
+            inputs_of(options.texts),
+            columns=named(options),
+            reading={"fields": fields},
         )
         return ResultList(judged.predictions, later("polyseme.tasks.predictions").predictions_table)
 

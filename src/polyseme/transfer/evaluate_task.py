@@ -28,38 +28,35 @@ _OF_GROUPS = "the first figure within a group of items; bias: that of feminine p
 
 def evaluate_labeled(
     name: str | InMemory,
-    model: TaskModel,
-    card: Mapping[str, Any],
+    predictor: Predictor,
     *,
     folder: str,
-    others: Sequence[TaskModel] = (),
     data: AnyPath | None = None,
     columns: Mapping[str, Any] | None = None,
-    bf16: bool = False,
     progress: Progress | None = None,
     started: float,
 ) -> Report:
     """The figures of a task model on a file with labels, or on the labeled splits of a benchmark.
 
-    Labels are the model's, in its order; others that the data has count as wrong, with a note. `card` is what the
-    model's `folder` says of its task. `others` are models that answer together with the first. `progress` is called
-    with how many items of a split are done, and of how many.
+    Labels are the model's, in its order; others that the data has count as wrong, with a note. `folder` names the
+    model in the report. `progress` is called with how many items of a split are done, and of how many.
     """
+    model, card = predictor.model, predictor.card
+    config, kind = model.head.config, KINDS[model.config.kind]
     named = {role: column for role, column in (columns or {}).items() if column is not None}
     task = labeled_data(name, data, model, {**card.get("columns", {}), **named}, folder)
     metrics = tuple(card.get("metrics") or task.metrics)
-    predictor, kind = Predictor(model, others, bf16=bf16), KINDS[model.config.kind]
     lines, records, notes = [], [], list(task.notes)
     for split, items in task.splits.items():
         labeled = [item for item in items if item.gold is not None]
         if not labeled or (split == "train" and len(task.splits) > 1):
             continue
         answers = [each.label for each in predictor.in_chunks(labeled, progress)]
-        golds = [kind.comparable_gold(model.head.config, item) for item in labeled]
-        figures = measure(metrics, golds, answers, labels=model.head.config.labels)
+        golds = [kind.comparable_gold(config, item) for item in labeled]
+        figures = measure(metrics, golds, answers, labels=config.labels)
         if task.grouped_by:
             groups = [item.fields[task.grouped_by] for item in labeled]
-            figures |= measure_groups(metrics[0], golds, answers, groups, labels=model.head.config.labels)
+            figures |= measure_groups(metrics[0], golds, answers, groups, labels=config.labels)
         for note in undefined(metrics, golds, answers):
             notes.append(f"{split}: {note}")
             warnings.warn(notes[-1], PolysemeWarning, stacklevel=2)
@@ -82,7 +79,7 @@ def evaluate_labeled(
         model=folder,
         method=(
             f"a head for task {model.config.kind!r}, {'frozen' if model.config.frozen else 'tuned'}"
-            + (f", the mean of {1 + len(others)} models" if others else "")
+            + (f", the mean of {1 + len(predictor.others)} models" if predictor.others else "")
         ),
         notes=notes,
         cost=predictor.cost(time.perf_counter() - started),

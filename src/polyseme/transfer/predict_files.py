@@ -44,12 +44,14 @@ CHUNK_TEXTS = 256
 
 @dataclass
 class Predictor:
-    """Items to predictions, as often as wanted; it keeps a tally of all of them."""
+    """A task model, or several that answer together, as a function of items; it keeps a tally of all of them."""
 
     model: TaskModel
     others: Sequence[TaskModel] = ()
     """Models that answer together with the first (`Kind.joined`)."""
     bf16: bool = False
+    card: Mapping[str, Any] = field(default_factory=dict)
+    """What the folder of the first model says of its task (`task_card`)."""
     tally: Tally = field(default_factory=Tally)
 
     def __call__(self, items: Sequence[Item]) -> list[Prediction]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from polyseme.tasks.predictions import Prediction
 from polyseme.transfer.predict_columns import Columns, as_trained, by_role
 from polyseme.transfer.predict_files import Predictor, predict_files, rows_of_inputs
 from polyseme.transfer.task_folder import weights_digest
-from polyseme.transfer.task_model import TaskModel
 from polyseme.types import Progress
 
 
@@ -32,27 +31,20 @@ class InputPredictions(NamedTuple):
 
 
 def predict_inputs(
-    model: TaskModel,
-    card: Mapping[str, Any],
+    predictor: Predictor,
     inputs: Inputs,
     *,
     columns: Columns,
     reading: Mapping[str, Any],
-    others: Sequence[TaskModel] = (),
     output: AnyPath | None = None,
-    bf16: bool = False,
     force: bool = False,
     progress: Progress | None = None,
     started: float | None = None,
     workers: Callable[[Columns], Workers | None] | None = None,
 ) -> InputPredictions:
-    """Predict for every text of inputs; `card` is what the model's folder says of its task.
-
-    `others` are models that answer together with the first. `workers` makes those that do the work, where they do.
-    """
+    """Predict for every text of inputs. `workers` connects to the processes of a cluster that share the work."""
     started = time.perf_counter() if started is None else started
-    predictor = Predictor(model, others, bf16=bf16)
-    inputs, columns = _columns_of(model, card, inputs, columns, reading)
+    inputs, columns = _columns_of(predictor, inputs, columns, reading)
     predictions = predict_files(
         predictor,
         inputs,
@@ -90,21 +82,19 @@ def predict_settings(
     }
 
 
-def read_items(
-    model: TaskModel, card: Mapping[str, Any], inputs: Inputs, *, columns: Columns, reading: Mapping[str, Any]
-) -> list[Item]:
+def read_items(predictor: Predictor, inputs: Inputs, *, columns: Columns, reading: Mapping[str, Any]) -> list[Item]:
     """The items of inputs, as `predict_inputs` judges them."""
-    inputs, columns = _columns_of(model, card, inputs, columns, reading)
-    config, fields = model.head.config, tuple(reading.get("fields", ()))
+    inputs, columns = _columns_of(predictor, inputs, columns, reading)
+    config, fields = predictor.model.head.config, tuple(reading.get("fields", ()))
     with rows_of_inputs(config, inputs, reading, columns) as rows:
         return [columns.item(row, fields, KINDS[config.kind]) for row in rows]
 
 
 def _columns_of(
-    model: TaskModel, card: Mapping[str, Any], inputs: Inputs, columns: Columns, reading: Mapping[str, Any]
+    predictor: Predictor, inputs: Inputs, columns: Columns, reading: Mapping[str, Any]
 ) -> tuple[Inputs, Columns]:
     """Inputs by the roles of the task, and the columns with those of training."""
-    config = model.head.config
+    config = predictor.model.head.config
     inputs = by_role(inputs, config)
     layout = {name: reading.get(name) for name in ("format", "delimiter")}
-    return inputs, as_trained(columns, config, card.get("columns", {}), inputs, **layout)
+    return inputs, as_trained(columns, config, predictor.card.get("columns", {}), inputs, **layout)

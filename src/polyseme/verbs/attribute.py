@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from polyseme.analysis.attribution_findings import AttributionFindings, attribute_items
 from polyseme.analysis.findings import check_findings_output, quoted
@@ -17,10 +16,11 @@ from polyseme.tasks.items import Item
 from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.evaluate_task import has_head
 from polyseme.transfer.predict_columns import Columns
+from polyseme.transfer.predict_files import Predictor
 from polyseme.transfer.predict_inputs import read_items
 from polyseme.transfer.task_model import TaskModel
 from polyseme.verb_options.attribute_options import AttributeOptions
-from polyseme.verbs.predict import task_models_of
+from polyseme.verbs.predict import load_single_predictor
 
 
 @flat(AttributeOptions)
@@ -31,11 +31,12 @@ def attribute(options: AttributeOptions) -> AttributionFindings:
     """
     inputs = None if options.source is None else inputs_of(options.source)
     check_findings_output(options.output, force=options.force, inputs=() if inputs is None else names_of(inputs))
-    model, card, name = _load(options)
+    predictor, name = _load(options)
+    model = predictor.model
     files = [] if inputs is None else [str(name) for name in names_of(inputs)]
     if inputs is None:
         inputs = _texts(model, options.texts)
-    items = read_items(model, card, inputs, columns=Columns(), reading={})
+    items = read_items(predictor, inputs, columns=Columns(), reading={})
     if not items:
         raise InputError("The input has no text.")
     names = ("label", "word", "occurrence", "method", "steps", "baseline", "progress")
@@ -53,7 +54,8 @@ def _describe(items: Sequence[Item], files: Sequence[str]) -> str:
     return f"{named} of {', '.join(files)}" if files else named
 
 
-def _load(options: AttributeOptions) -> tuple[TaskModel, dict[str, Any], str]:
+def _load(options: AttributeOptions) -> tuple[Predictor, str]:
+    """The task model, and the name of its folder."""
     model = options.model
     path = model.path if isinstance(model, Model) else str(find_model(str(model)))
     if not path or not has_head(path):
@@ -62,10 +64,9 @@ def _load(options: AttributeOptions) -> tuple[TaskModel, dict[str, Any], str]:
             f"{named} has no task head, so that there is no score to attribute. Train one: `polyseme finetune classify "
             "--train train.csv -o models/stars`. For the predictions of a pretrained model, use `polyseme lens`."
         )
-    loaded, card = task_models_of(model if isinstance(model, Model) else path, options.device, "fp32")
-    if len(loaded) > 1:
-        raise ModelError(f"{path} is an ensemble of {len(loaded)} task models. Name the folder of one of them.")
-    return loaded[0].eval(), card, path
+    predictor = load_single_predictor(model if isinstance(model, Model) else path, options.device)
+    predictor.model.eval()
+    return predictor, path
 
 
 def _texts(model: TaskModel, texts: str | Sequence[str]) -> Inputs:

@@ -49,7 +49,7 @@ from polyseme.transfer.evaluate_task import evaluate_labeled, has_head
 from polyseme.transfer.task_ensemble import model_names
 from polyseme.verb_options.evaluation_options import EvaluateOptions
 from polyseme.verb_options.task_options import TaskColumns
-from polyseme.verbs.predict import task_models_of
+from polyseme.verbs.predict import load_predictor
 
 
 class Answers(NamedTuple):
@@ -107,16 +107,12 @@ def evaluate(options: EvaluateOptions) -> Report:
         if options.curve or options.pairs is not None:
             useless = "curve" if options.curve else "pairs"
             raise OptionError(f"The option {useless} is for language models; {model} has a task's head. Leave it out.")
-        [task_model, *others], card = task_models_of(options.model or folders[0], options.device, options.dtype)
         report = evaluate_labeled(
             name,
-            task_model,
-            card,
+            load_predictor(options.model or folders[0], options.device, options.dtype),
             folder=", ".join(map(str, folders)),
-            others=others,
             data=options.data,
             columns=options.values(TaskColumns),
-            bf16=options.dtype == "bf16",
             progress=options.progress,
             started=started,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from polyseme.api import Model
 from polyseme.cost import Cost
-from polyseme.errors import OptionError, nearest
+from polyseme.errors import ModelError, OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output
 from polyseme.files.chunks import Job
 from polyseme.files.in_memory import inputs_of, names_of
@@ -23,7 +23,6 @@ from polyseme.transfer.predict_columns import Columns
 from polyseme.transfer.predict_files import Predictor, check_predictions_output, predicting_job
 from polyseme.transfer.predict_inputs import predict_inputs, predict_settings
 from polyseme.transfer.task_ensemble import load_task_models, model_names
-from polyseme.transfer.task_model import TaskModel
 from polyseme.verb_options.evaluation_options import PredictOptions
 from polyseme.verbs.on_cluster import check_workers, workers_of
 
@@ -56,45 +55,42 @@ def predict(options: PredictOptions) -> PredictResult:
         >>> polyseme.predict(["A great film"], model="models/stars").predictions[0].label       # doctest: +SKIP
     """
     started = time.perf_counter()
-    output, dtype = options.output, options.dtype
+    output = options.output
     check_workers(options)
     inputs = inputs_of(options.sources)
     if output is not None:
         clear_up(output)
         check_output(output, force=options.force, inputs=names_of(inputs))
-    [loaded, *others], card = task_models_of(options.model, options.device, dtype)
+    predictor = load_predictor(options.model, options.device, options.dtype)
     if output is not None:
-        check_predictions_output(output, loaded.head.config)
+        check_predictions_output(output, predictor.model.head.config)
     judged = predict_inputs(
-        loaded,
-        card,
+        predictor,
         inputs,
-        others=others,
         columns=Columns.named(options),
         reading=options.values(ReadingOptions),
         output=output,
-        bf16=dtype == "bf16",
         force=options.force,
         progress=options.progress,
         started=started,
-        workers=lambda columns: workers_of(options, partial(worker_job, columns), loaded.device),
+        workers=lambda columns: workers_of(options, partial(worker_job, columns), predictor.model.device),
     )
-    return PredictResult(predictions=judged.predictions, kind=loaded.config.kind, cost=judged.cost)
+    return PredictResult(predictions=judged.predictions, kind=predictor.model.config.kind, cost=judged.cost)
 
 
 def worker_job(columns: Columns, options: PredictOptions) -> Job[Any, Any]:
     """The job of a process that is given rows, with the columns that the input has."""
-    [model, *others], _ = task_models_of(options.model, options.device, options.dtype)
-    predictor, reading = Predictor(model, others, bf16=options.dtype == "bf16"), options.values(ReadingOptions)
+    predictor = load_predictor(options.model, options.device, options.dtype)
+    reading = options.values(ReadingOptions)
     settings = partial(predict_settings, predictor, [], columns, reading)
     fields = reading["fields"]
     return predicting_job(predictor, options.output, fields=fields, columns=columns, settings=settings)
 
 
-def task_models_of(model: AnyPath | Model, device: str, dtype: str) -> tuple[list[TaskModel], dict[str, Any]]:
-    """The task models of folders, or that of a loaded model, and what the first folder says of the task.
+def load_predictor(model: AnyPath | Model, device: str, dtype: str) -> Predictor:
+    """The task models of folders that answer together, or that of a loaded model.
 
-    In bf16 weights are in fp32: it is for who runs them (`Predictor`).
+    With bf16 the weights are in fp32, and products are computed in bf16.
     """
     if dtype not in TASK_DTYPES:
         raise OptionError(f"There is no dtype {dtype!r} for task models. {nearest(dtype, TASK_DTYPES)}")
@@ -104,5 +100,15 @@ def task_models_of(model: AnyPath | Model, device: str, dtype: str) -> tuple[lis
                 "The model is loaded already, with its device and dtype. Leave both out here, and give them to load()."
             )
         loaded, card = model.task_model
-        return [loaded], card
-    return load_task_models(model_names(str(model)), device=find_device(device), dtype=dtype)
+        return Predictor(loaded, bf16=dtype == "bf16", card=card)
+    [first, *others], card = load_task_models(model_names(str(model)), device=find_device(device), dtype=dtype)
+    return Predictor(first, others, bf16=dtype == "bf16", card=card)
+
+
+def load_single_predictor(model: AnyPath | Model, device: str) -> Predictor:
+    """One task model, in fp32; an ensemble is refused."""
+    predictor = load_predictor(model, device, "fp32")
+    if predictor.others:
+        n_models = 1 + len(predictor.others)
+        raise ModelError(f"{model} is an ensemble of {n_models} task models. Name the folder of one of them.")
+    return predictor

@@ -36,7 +36,7 @@ from polyseme.transfer.task_folder import save_task_model
 from polyseme.transfer.task_model import TaskModel
 from polyseme.verb_options.pruning_options import PruneOptions
 from polyseme.verb_options.task_options import TaskColumns
-from polyseme.verbs.predict import task_models_of
+from polyseme.verbs.predict import load_single_predictor
 
 REPORT, PAGE = "pruning.json", "pruning.html"
 OF_TASK = ("name", "metrics", "labels", "columns", "settings")
@@ -80,7 +80,8 @@ def _load(options: PruneOptions) -> _Loaded:
     model = options.model
     path = model.path if isinstance(model, Model) else str(find_model(str(model)))
     if path and has_head(path):
-        [task_model], card = task_models_of(model if isinstance(model, Model) else path, options.device, "fp32")
+        predictor = load_single_predictor(model if isinstance(model, Model) else path, options.device)
+        task_model, card = predictor.model, predictor.card
         if task_model.bundle is None:
             raise ModelError(f"The task model {path} has no encoder, so that it has no attention heads to prune.")
         return _Loaded(path, task_model.bundle, (task_model, card))
