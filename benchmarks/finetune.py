@@ -39,7 +39,7 @@ from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.seeds_abreast import take_turns
 from polyseme.transfer.task_model import TaskConfig
-from polyseme.transfer.train_seed import learn
+from polyseme.transfer.train_seed import SeedTraining
 from polyseme.transfer.train_step import autocast
 
 PEERS = {
@@ -90,8 +90,11 @@ def run_polyseme(job: Job, seed: int) -> tuple[float, float]:
     bf16 = torch.device(job.device).type == "cuda"
     synchronize(job.device)
     started = time.perf_counter()
-    seed_run = partial(learn, task_model, train_rows, lambda _: {"none": 0.0}, settings, seed, bf16=bf16)
-    take_turns([seed_run], abreast=1, device=task_model.device)
+    training = partial(
+        SeedTraining, model=task_model, train=train_rows, score=lambda _: {"none": 0.0}, settings=settings,
+        seed=seed, bf16=bf16,
+    )  # fmt: skip
+    take_turns([lambda: training().run()], abreast=1, device=task_model.device)
     synchronize(job.device)
     seconds = time.perf_counter() - started
     predictions = judge(task_model, dev_rows, autocast=autocast(torch.device(job.device), bf16=bf16))

@@ -37,7 +37,7 @@ from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
 from polyseme.transfer.task_model import TaskConfig, TaskModel, check_language_model, pooler_of
 from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.text_labels import answers_of, numbers_of
-from polyseme.transfer.train_seed import StepReport, TrainedSeed, learn, put, reinit_top
+from polyseme.transfer.train_seed import SeedTraining, StepReport, TrainedSeed, put, reinit_top
 from polyseme.transfer.train_step import autocast
 from polyseme.transfer.vector_store import Store
 from polyseme.types import Progress
@@ -228,12 +228,12 @@ class _Finetuning:
         if earlier is not None:
             return self.results.add(earlier)
         model = self.new_model(seed)
-        learned = yield from learn(
-            model,
-            self.prepared["train"],
-            self.dev_figures,
-            self.settings,
-            seed,
+        learned = yield from SeedTraining(
+            model=model,
+            train=self.prepared["train"],
+            score=self.dev_figures,
+            settings=self.settings,
+            seed=seed,
             n_dev=len(self.prepared["dev"].source.lengths),
             teaching=self.run.teaching,
             bf16=self.bf16,
@@ -241,7 +241,7 @@ class _Finetuning:
             checkpoints=self.results.checkpoints(seed),
             checkpoint_seconds=self.run.checkpoint_seconds,
             on_report=self.run.on_report,
-        )
+        ).run()
         result = self._result(model, learned)
         self.results.keep(seed, result)
         return self.results.add(result)

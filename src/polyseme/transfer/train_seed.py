@@ -24,7 +24,7 @@ from polyseme.training.checkpoint import (
     read_latest,
     write_checkpoint,
 )
-from polyseme.training.optimizers import Optimizer, build_optimizer, layer_rates
+from polyseme.training.optimizers import build_optimizer, layer_rates
 from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import PreparedItems
 from polyseme.transfer.seeds_abreast import Run
@@ -35,6 +35,10 @@ from polyseme.transfer.unit_batches import order
 from polyseme.verb_options.task_options import CHECKPOINT_SECONDS
 
 WEIGHTS, BEST, OPTIMIZER = "weights/", "best/", "optimizer/"
+IN_CHECKPOINT = ("best_step", "dev", "curve", "seconds")
+"""What a checkpoint has of a `TrainedSeed`."""
+REPORT_EVERY = 10
+"""Steps between two reports of progress."""
 
 Score = Callable[[TaskModel], dict[str, float]]
 """A model's figures on dev; the first is what is chosen by."""
@@ -78,98 +82,146 @@ class TrainedSeed:
     diverged: bool = False
 
 
-def learn(
-    model: TaskModel,
-    train: PreparedItems,
-    score: Score,
-    settings: FinetuneSettings,
-    seed: int,
-    *,
-    n_dev: int = 0,
-    teaching: TaskTeaching | None = None,
-    bf16: bool = False,
-    min_gap: int = 0,
-    checkpoints: Path | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    on_report: Callable[[StepReport], None] | None = None,
-) -> Run[TrainedSeed]:
-    """Train a model, whose new parts are drawn already, and leave it with the weights that were best on dev.
+@dataclass(kw_only=True)
+class SeedTraining:
+    """The training of a task model with one seed. The model's new parts are initialized already."""
 
-    A run for `take_turns`, which yields after every step. Unless the settings say how many evaluations an epoch has,
-    there is one, and those that are fewer than `min_gap` steps apart or come sooner than `n_dev` asks for (see
-    `steps_of_dev`) are left out, but never the last. With `teaching` it learns from a teacher, too.
-    """
-    batch, epochs = int(settings.batch_size or 32), int(settings.epochs or 3)
-    lengths = train.source.lengths
-    an_epoch = -(-len(lengths) // batch)
-    n_steps = epochs * an_epoch
-    schedule = settings.learning_rates
-    optimizer = build_optimizer(
-        model,
-        settings.optimizer,
-        device=model.device,
-        rates=rates_of(model, settings),
-    )
-    recorded = can_record(model) and settings.compile is not False and (teaching is None or teaching.can_record)
-    steps = (RecordedSteps if recorded else PlainSteps)(
-        model,
-        optimizer,
-        bf16=bf16,
-        max_grad_norm=settings.max_grad_norm,
-        loss=None if teaching is None else teaching.loss_of(model),
-    )
-    learned = TrainedSeed(seed=seed, best_step=0, dev={}, n_steps=n_steps)
-    best: dict[str, Tensor] = {}
-    done = _resume(checkpoints, model, optimizer, learned, best)
-    an_epoch_has = settings.evaluations or 1
-    due = {round((number + 1) * an_epoch / an_epoch_has) for number in range(an_epoch_has)}
-    gap = 0 if settings.evaluations else max(min_gap, steps_of_dev(n_dev, len(lengths), an_epoch))
-    before = learned.seconds_before = learned.seconds
-    started = last_checkpoint = time.perf_counter()
-    model.train()
-    for epoch in range(done // an_epoch, epochs):
-        unfreeze(model, settings, epoch, epochs)
-        for place, numbers in enumerate(order(lengths, batch, seed, epoch)):
-            step = epoch * an_epoch + place
-            if step < done:
-                continue
-            torch.manual_seed(step_seed(seed, step))
-            steps(train.source, numbers.tolist(), schedule.factor(step, n_steps))
-            learned.n_taken = step + 1
-            yield
-            if on_report is not None and (step + 1) % 10 == 0:
-                on_report(StepReport(seed, step + 1, n_steps))
-            since = step + 1 - (learned.curve[-1]["step"] if learned.curve else 0)
-            if place + 1 not in due or (since < gap and step + 1 < n_steps):
-                continue
-            loss = steps.mean_loss()
-            if not math.isfinite(loss):
-                learned.diverged = True
+    model: TaskModel
+    train: PreparedItems
+    score: Score
+    settings: FinetuneSettings
+    seed: int
+    n_dev: int = 0
+    """Items of dev: a large dev set is scored less often (see `steps_of_dev`)."""
+    teaching: TaskTeaching | None = None
+    """A teacher to learn from, too."""
+    bf16: bool = False
+    min_gap: int = 0
+    """The fewest steps between two evaluations, unless the settings say how many evaluations an epoch has."""
+    checkpoints: Path | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    on_report: Callable[[StepReport], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._lengths = self.train.source.lengths
+        self._batch_size, self._epochs = int(self.settings.batch_size or 32), int(self.settings.epochs or 3)
+        self._steps_per_epoch = -(-len(self._lengths) // self._batch_size)
+        self._n_steps = self._epochs * self._steps_per_epoch
+        per_epoch = self.settings.evaluations or 1
+        self._due = {round((number + 1) * self._steps_per_epoch / per_epoch) for number in range(per_epoch)}
+        of_dev = steps_of_dev(self.n_dev, len(self._lengths), self._steps_per_epoch)
+        self._gap = 0 if self.settings.evaluations else max(self.min_gap, of_dev)
+        self._optimizer = build_optimizer(
+            self.model, self.settings.optimizer, device=self.model.device, rates=rates_of(self.model, self.settings)
+        )
+        self._learned = TrainedSeed(seed=self.seed, best_step=0, dev={}, n_steps=self._n_steps)
+        self._best: dict[str, Tensor] = {}
+        self._started = self._last_checkpoint = 0.0
+
+    def run(self) -> Run[TrainedSeed]:
+        """Train, and leave the model with the weights that were best on dev. Yields after every step (`take_turns`)."""
+        learned, schedule = self._learned, self.settings.learning_rates
+        steps = self._build_steps()
+        done = self._resume()
+        self._started = self._last_checkpoint = time.perf_counter()
+        self.model.train()
+        for epoch in range(done // self._steps_per_epoch, self._epochs):
+            unfreeze(self.model, self.settings, epoch, self._epochs)
+            for place, numbers in enumerate(order(self._lengths, self._batch_size, self.seed, epoch)):
+                step = epoch * self._steps_per_epoch + place
+                if step < done:
+                    continue
+                torch.manual_seed(step_seed(self.seed, step))
+                steps(self.train.source, numbers.tolist(), schedule.factor(step, self._n_steps))
+                learned.n_taken = step + 1
+                yield
+                if (step + 1) % REPORT_EVERY == 0:
+                    self._report()
+                if self._is_evaluated(place):
+                    self._evaluate(steps.mean_loss())
+                if learned.diverged:
+                    break
+            if learned.diverged:
                 break
-            figures = score(model)
-            model.train()
-            learned.curve.append({"step": step + 1, "epoch": (step + 1) / an_epoch, "loss": loss, "dev": figures})
-            if not learned.dev or _first_figure(figures) > _first_figure(learned.dev):
-                learned.best_step, learned.dev = step + 1, figures
-                best.update({name: each.detach().clone() for name, each in model.state().items()})
-            if on_report is not None:
-                on_report(StepReport(seed, step + 1, n_steps, loss, figures))
-            learned.seconds = before + time.perf_counter() - started
-            if (
-                checkpoints is not None
-                and time.perf_counter() - last_checkpoint >= checkpoint_seconds
-                and step + 1 < n_steps
-            ):
-                _keep(checkpoints, step + 1, model, optimizer, learned, best)
-                last_checkpoint = time.perf_counter()
-        if learned.diverged:
-            break
-    steps.close()
-    put(model, best)
-    if not learned.dev:
-        learned.dev = score(model)
-    learned.seconds = before + time.perf_counter() - started
-    return learned
+        steps.close()
+        put(self.model, self._best)
+        if not learned.dev:
+            learned.dev = self.score(self.model)
+        learned.seconds = self._seconds()
+        return learned
+
+    def _build_steps(self) -> PlainSteps | RecordedSteps:
+        teaching = self.teaching
+        is_recorded = can_record(self.model) and self.settings.compile is not False
+        is_recorded = is_recorded and (teaching is None or teaching.can_record)
+        return (RecordedSteps if is_recorded else PlainSteps)(
+            self.model,
+            self._optimizer,
+            bf16=self.bf16,
+            max_grad_norm=self.settings.max_grad_norm,
+            loss=None if teaching is None else teaching.loss_of(self.model),
+        )
+
+    def _is_evaluated(self, place: int) -> bool:
+        """Whether dev is scored after the step at a place of its epoch; after the last step it always is."""
+        done, curve = self._learned.n_taken, self._learned.curve
+        since = done - (curve[-1]["step"] if curve else 0)
+        return place + 1 in self._due and (since >= self._gap or done == self._n_steps)
+
+    def _evaluate(self, loss: float) -> None:
+        """Score dev, and keep the weights if they are the best so far; a loss that is not finite ends the training."""
+        learned, done = self._learned, self._learned.n_taken
+        if not math.isfinite(loss):
+            learned.diverged = True
+            return
+        figures = self.score(self.model)
+        self.model.train()
+        learned.curve.append({"step": done, "epoch": done / self._steps_per_epoch, "loss": loss, "dev": figures})
+        if not learned.dev or _first_figure(figures) > _first_figure(learned.dev):
+            learned.best_step, learned.dev = done, figures
+            self._best.update({name: each.detach().clone() for name, each in self.model.state().items()})
+        self._report(loss, figures)
+        learned.seconds = self._seconds()
+        self._write_checkpoint()
+
+    def _report(self, loss: float | None = None, dev: Mapping[str, float] | None = None) -> None:
+        if self.on_report is not None:
+            self.on_report(StepReport(self.seed, self._learned.n_taken, self._n_steps, loss, dev))
+
+    def _seconds(self) -> float:
+        """Seconds spent on the seed, in this session and those before it."""
+        return self._learned.seconds_before + time.perf_counter() - self._started
+
+    def _write_checkpoint(self) -> None:
+        """Write a checkpoint if the last one is old enough and there are steps to come."""
+        learned, now = self._learned, time.perf_counter()
+        is_old = now - self._last_checkpoint >= self.checkpoint_seconds
+        if self.checkpoints is None or not is_old or learned.n_taken >= self._n_steps:
+            return
+        tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in self.model.state().items()}
+        tensors |= {f"{BEST}{name}": each for name, each in self._best.items()}
+        of_optimizer = optimizer_tensors(self._optimizer, self._parameter_names())
+        tensors |= {f"{OPTIMIZER}{name}": each for name, each in of_optimizer.items()}
+        record = {name: getattr(learned, name) for name in IN_CHECKPOINT}
+        write_checkpoint(self.checkpoints, learned.n_taken, tensors, record, keep=1)
+        self._last_checkpoint = time.perf_counter()
+
+    def _resume(self) -> int:
+        """Restore a checkpoint; returns the steps that were taken before it."""
+        checkpoint = None if self.checkpoints is None else read_latest(self.checkpoints)
+        if checkpoint is None:
+            return 0
+        put(self.model, named_under(WEIGHTS, checkpoint.tensors))
+        put_optimizer_tensors(self._optimizer, self._parameter_names(), named_under(OPTIMIZER, checkpoint.tensors))
+        best = named_under(BEST, checkpoint.tensors)
+        self._best.update({name: each.to(self.model.device) for name, each in best.items()})
+        for name in IN_CHECKPOINT:
+            setattr(self._learned, name, checkpoint.record[name])
+        self._learned.seconds_before = self._learned.seconds
+        return checkpoint.step
+
+    def _parameter_names(self) -> dict[nn.Parameter, str]:
+        return {parameter: name for name, parameter in self.model.named_parameters()}
 
 
 def steps_of_dev(n_dev: int, n_train: int, an_epoch: int) -> int:
@@ -232,35 +284,6 @@ def put(model: TaskModel, weights: Mapping[str, Tensor]) -> None:
 
 def _first_figure(figures: Mapping[str, float]) -> float:
     return next(iter(figures.values()))
-
-
-def _keep(
-    folder: Path, step: int, model: TaskModel, optimizer: Optimizer, learned: TrainedSeed, best: Mapping[str, Tensor]
-) -> None:
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    tensors = {f"{WEIGHTS}{name}": each.detach() for name, each in model.state().items()}
-    tensors |= {f"{BEST}{name}": each for name, each in best.items()}
-    tensors |= {f"{OPTIMIZER}{name}": each for name, each in optimizer_tensors(optimizer, names).items()}
-    record = {"best_step": learned.best_step, "dev": learned.dev, "curve": learned.curve, "seconds": learned.seconds}
-    write_checkpoint(folder, step, tensors, record, keep=1)
-
-
-def _resume(
-    folder: Path | None, model: TaskModel, optimizer: Optimizer, learned: TrainedSeed, best: dict[str, Tensor]
-) -> int:
-    """Restore a checkpoint; returns the steps that were taken before it."""
-    checkpoint = None if folder is None else read_latest(folder)
-    if checkpoint is None:
-        return 0
-    tensors = checkpoint.tensors
-    put(model, named_under(WEIGHTS, tensors))
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    put_optimizer_tensors(optimizer, names, named_under(OPTIMIZER, tensors))
-    best.update({name: each.to(model.device) for name, each in named_under(BEST, tensors).items()})
-    record = checkpoint.record
-    learned.best_step, learned.dev, learned.curve = record["best_step"], record["dev"], record["curve"]
-    learned.seconds = record["seconds"]
-    return checkpoint.step
 
 
 def reinit_top(model: TaskModel, fresh: Sequence[Sequence[nn.Parameter]], n_layers: int) -> None:
