@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -13,13 +12,7 @@ import pytest
 from polyseme.tasks.items import Item, TaskData
 from tiny_models import tiny_model
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    return importlib.import_module("contextualreps")
+SCRIPT = "contextualreps"
 
 
 def test_a_trial_makes_its_rows(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+SCRIPT = "distillation"
 
 
 @pytest.mark.slow
 def test_the_table_says_whether_the_rule_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    script = importlib.import_module("distillation")
     monkeypatch.setattr(sys, "argv", ["distillation", "table", "--results", str(tmp_path)])
     with pytest.raises(SystemExit, match="holds no results"):
         script.main()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+SCRIPT = "geometry"
 
 
 def result(model: str, samples: list[list[float]]) -> dict[str, object]:
@@ -26,10 +26,8 @@ def result(model: str, samples: list[list[float]]) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_the_table_says_for_which_models_the_rule_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    script = importlib.import_module("geometry")
     line = ["geometry", "--results", str(tmp_path), "table", "--picture", str(tmp_path / "geometry.svg")]
     monkeypatch.setattr(sys, "argv", line)
     with pytest.raises(SystemExit, match="holds no results"):

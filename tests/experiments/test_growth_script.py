@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import random
 import sys
@@ -13,13 +12,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+Import = Callable[[str], Any]
 MEBIBYTE = 2**20
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module
 
 
 SIZES = (100, 300, 1_000, 3_000, 10_000)
@@ -42,8 +36,8 @@ def points(exponent: float, *, grown: float = 0.0, sizes: tuple[int, ...] = SIZE
     ]
 
 
-def test_verdicts_follow_the_rule(module: Callable[[str], Any]) -> None:
-    page = module("growth_page")
+def test_verdicts_follow_the_rule(import_script: Import) -> None:
+    page = import_script("growth_page")
     for exponent, verdict in ((0.84, "below linear"), (0.86, "linear"), (1.14, "linear"), (1.16, "above linear")):
         assert page.time_line(points(exponent)).slope == pytest.approx(exponent)
         assert page.time_verdict(points(exponent)) == verdict
@@ -55,9 +49,12 @@ def test_verdicts_follow_the_rule(module: Callable[[str], Any]) -> None:
 
 
 def test_the_table_fills_the_page(
-    module: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    import_script: Import,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    script = module("growth")
+    script = import_script("growth")
     results = tmp_path / "results"
     jobs = script.JOBS
     grown = {"embed": (1.0, 0.0), "corpus": (1.3, 0.0), "finetune": (1.0, 90.0), "similar": (1.0, 0.0)}
@@ -90,9 +87,12 @@ def test_the_table_fills_the_page(
 
 
 def test_a_point_is_measured_once(
-    module: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    import_script: Import,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    script, draw = module("growth"), random.Random(0)
+    script, draw = import_script("growth"), random.Random(0)
     texts, results = tmp_path / "texts.txt", tmp_path / "results"
     words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 6))) for _ in range(300)]
     texts.write_text("".join(f"{' '.join(draw.choices(words, k=8))}\n" for _ in range(1_000)), encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+SCRIPT = "heads"
 
 
 def record(relation: str, direction: str, train: float, difference: float, error: float = 0.01) -> dict[str, Any]:
@@ -22,10 +21,8 @@ def record(relation: str, direction: str, train: float, difference: float, error
 
 
 def test_the_table_says_for_which_models_the_claim_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    script = importlib.import_module("heads")
     page = tmp_path / "page.md"
     page.write_text(f"{script.MARKS[0]}\n{script.MARKS[1]}\n")
     monkeypatch.setattr(sys, "argv", ["heads", "table", "--results", str(tmp_path), "--docs", str(page)])

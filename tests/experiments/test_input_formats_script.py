@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from polyseme.objectives.objective_table import objective_from
 from polyseme.sweeps.sweep_report import Figure, RunResult, Sweep
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return importlib.import_module("input_formats")
+SCRIPT = "input_formats"
 
 
 def sweep_of(script: Any, scores: dict[str, float], error: float = 0.01) -> Sweep:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -16,13 +15,7 @@ from polyseme.sweeps.sweep_report import Figure, RunResult, Sweep
 from polyseme.training.budget import parse_budget
 from polyseme.verb_options.pretraining_options import PretrainOptions
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    return importlib.import_module("objective_ablations")
+SCRIPT = "objective_ablations"
 
 
 def test_every_row_is_a_job_of_one_size(script: Any) -> None:

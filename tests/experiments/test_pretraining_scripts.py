@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
@@ -17,13 +16,6 @@ SMALL = ["--set", "n_layers=1", "--set", "width=16", "--set", "n_heads=2", "--se
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import a script by its name."""
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    return importlib.import_module
-
-
-@pytest.fixture
 def texts(tmp_path: Path) -> Path:
     words = ["the", "a", "dawn", "vase", "crane", "broke", "fell", "sat", "on", "in", "under", "house", "river"]
     lines = [" ".join(words[(n * k + k) % len(words)] for k in range(3, 40)) + f" {n}." for n in range(1500)]
@@ -32,8 +24,8 @@ def texts(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_slice_counts_from_the_start_of_the_script(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = script("pretraining_runs")
+def test_a_slice_counts_from_the_start_of_the_script(import_script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = import_script("pretraining_runs")
     monkeypatch.setattr(shared.time, "monotonic", lambda: 100.0)
     assert shared.what_is_left("9min", 40.0) == "480s"
     assert shared.what_is_left("9min", -1000.0) == "1s"
@@ -42,13 +34,13 @@ def test_a_slice_counts_from_the_start_of_the_script(script: Any, monkeypatch: p
 
 @pytest.mark.filterwarnings("ignore::polyseme.errors.PolysemeWarning")
 def test_a_row_in_slices_ends_as_one_result(
-    script: Any, tmp_path: Path, texts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    import_script: Any, tmp_path: Path, texts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first slice takes one step, the second finishes the run and writes its figures, a third does nothing."""
 
     def printed(name: str, *arguments: object) -> str:
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
-        script(name).main()
+        import_script(name).main()
         return capsys.readouterr().out
 
     row = [
@@ -82,8 +74,8 @@ def test_a_row_in_slices_ends_as_one_result(
     assert "nats below unigram 3.00: no" in table
 
 
-def test_a_goal_is_reached_by_the_mean_over_seeds(script: Any) -> None:
-    table = script("pretraining_table")
+def test_a_goal_is_reached_by_the_mean_over_seeds(import_script: Any) -> None:
+    table = import_script("pretraining_table")
     ledger = {"utilization": None, "total_seconds": 1.0, "kwh": 0.0}
     results = [
         {"held_out_loss": loss, "ledger": ledger, "blimp": {"piece": {"accuracy": share}, "word": {"accuracy": 0.9}}}
@@ -95,8 +87,8 @@ def test_a_goal_is_reached_by_the_mean_over_seeds(script: Any) -> None:
     assert table.spelled("blimp", results) == "73.0, 76.0"
 
 
-def test_the_clock_of_a_slice(script: Any) -> None:
-    runs = script("pretraining_runs")
+def test_the_clock_of_a_slice(import_script: Any) -> None:
+    runs = import_script("pretraining_runs")
     now = runs.time.perf_counter()
     assert runs.Clock(now, None).has(1e9)
     assert runs.Clock(now, None).stop_after is None
@@ -105,8 +97,8 @@ def test_the_clock_of_a_slice(script: Any) -> None:
     assert runs.Clock(now, 540).stop_after == "540s"
 
 
-def test_the_prompts_are_twenty_of_each_kind(script: Any) -> None:
-    prompts = script("tiny_prompts")
+def test_the_prompts_are_twenty_of_each_kind(import_script: Any) -> None:
+    prompts = import_script("tiny_prompts")
     assert {len(each) for each in (prompts.FILLED, prompts.CONTINUED, prompts.REPLACED)} == {20}
     assert all(prompt.count("[MASK]") == 1 for prompt in prompts.FILLED)
     for sentence, word, other in prompts.REPLACED:
@@ -114,8 +106,8 @@ def test_the_prompts_are_twenty_of_each_kind(script: Any) -> None:
         assert word != other
 
 
-def test_cores_are_bound_in_pairs(script: Any, tmp_path: Path) -> None:
-    recipes = script("cpu_recipes")
+def test_cores_are_bound_in_pairs(import_script: Any, tmp_path: Path) -> None:
+    recipes = import_script("cpu_recipes")
     assert recipes.parse_cores("0,1,4-7") == [0, 1, 4, 5, 6, 7]
     core = min(os.sched_getaffinity(0))
     before = os.sched_getaffinity(0)
@@ -126,7 +118,7 @@ def test_cores_are_bound_in_pairs(script: Any, tmp_path: Path) -> None:
     assert os.sched_getaffinity(0) == before
 
 
-def test_the_page_shows_outputs_as_they_are(script: Any) -> None:
+def test_the_page_shows_outputs_as_they_are(import_script: Any) -> None:
     output = {
         "model": "generator",
         "kind": "fills masks",
@@ -147,15 +139,15 @@ def test_the_page_shows_outputs_as_they_are(script: Any) -> None:
         "ledger": {"pieces": 2_000_000, "total_seconds": 299.6},
         "outputs": [output],
     }
-    page = script("cpu_recipes").page_of([result])
+    page = import_script("cpu_recipes").page_of([result])
     assert "| `electra-tiny` | 1.50M + 0.40M | 7 | 2.0M | 5.00 | 6.50 | **1.50** |" in page
     assert "The generator fills masks:" in page
     assert r"| A \[MASK\] \| b | \#\#x \*y\* ⏎ z |" in page
 
 
-def test_pairs_of_neighbors_stay_within_their_document(script: Any) -> None:
+def test_pairs_of_neighbors_stay_within_their_document(import_script: Any) -> None:
     """Skip-thoughts: of three sentences four pairs; an autoencoder: as many as sentences."""
-    encoders = script("sentence_encoders")
+    encoders = import_script("sentence_encoders")
     documents = encoders.sentences_of(["One. Two is\nhere. Three.", "Alone.", "Never read."], words=6)
     assert documents == [["One.", "Two is", "here.", "Three."], ["Alone."]]
     pairs = encoders.neighbors([["a", "b", "c"], ["d"]])
@@ -163,12 +155,14 @@ def test_pairs_of_neighbors_stay_within_their_document(script: Any) -> None:
     assert encoders.itself(["a", "d"]) == [("a", "a"), ("d", "d")]
 
 
-def test_tables_show_what_was_measured(script: Any, tmp_path: Path) -> None:
+def test_tables_show_what_was_measured(import_script: Any, tmp_path: Path) -> None:
     """Rows and tasks that were not run are left out or empty."""
     result = {"mean": {"dev": 0.5, "test": 0.4}, "spread": {"dev": 0.01, "test": 0.0}, "baseline": 0.2}
     (tmp_path / "wnut17.glove.json").write_text(json.dumps(result))
-    lines = script("stacked_inputs").markdown(tmp_path).splitlines()
+    lines = import_script("stacked_inputs").markdown(tmp_path).splitlines()
     assert lines[2:] == ["| + GloVe | 50.0 ± 1.0 | 40.0 ± 0.0 |  |  |"]
     (tmp_path / "trec.random.json").write_text(json.dumps(result))
-    lines = script("sentence_encoders").markdown(tmp_path, ["random", "autoencoder"], ["trec", "imdb"]).splitlines()
+    lines = (
+        import_script("sentence_encoders").markdown(tmp_path, ["random", "autoencoder"], ["trec", "imdb"]).splitlines()
+    )
     assert lines[2:] == ["| random | 50.0 ± 1.0 |  |"]

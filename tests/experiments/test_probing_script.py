@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -11,12 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return importlib.import_module("probing")
+SCRIPT = "probing"
 
 
 def result(task: str, accuracies: list[float], center: float, *, per_type: float = 0.5) -> dict[str, Any]:

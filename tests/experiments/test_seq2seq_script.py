@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+SCRIPT = "seq2seq"
 
 
 def result(row: str, seed: int, bleu: float) -> dict[str, object]:
@@ -23,10 +23,8 @@ def result(row: str, seed: int, bleu: float) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_the_table_and_the_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    script = importlib.import_module("seq2seq")
     results, picture = tmp_path / "results", tmp_path / "lengths.svg"
     arguments = ["seq2seq", "table", "--results", str(results), "--draw", str(picture)]
     monkeypatch.setattr(sys, "argv", arguments)

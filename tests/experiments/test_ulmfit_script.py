@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -11,13 +10,7 @@ from typing import Any
 
 import pytest
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    return importlib.import_module("ulmfit")
+SCRIPT = "ulmfit"
 
 
 def test_what_has_a_result_is_not_begun(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
