@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from conformance.cases import REFERENCED
+from convert.comparing import THEIR_NAMES
 from polyseme.bundle import Bundle
 from polyseme.convert import conversion_table as table
 from polyseme.convert.family import Family
@@ -127,16 +128,6 @@ def our_logits(ours: Bundle, batch: Batch) -> dict[str, torch.Tensor]:
 def their_logits(result: Any, output: str) -> torch.Tensor | None:
     """The same output of the reference; None if its class has it inside and does not return it."""
     return next((result[name] for name in THEIR_NAMES[output] if result.get(name) is not None), None)
-
-
-THEIR_NAMES = {
-    "pooled": ("pooler_output",),
-    "masked": ("prediction_logits", "logits"),
-    "next": ("seq_relationship_logits", "sop_logits", "logits"),
-    "replaced": ("logits",),
-    "causal": ("logits",),
-    "permuted": ("logits",),
-}
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,33 +10,26 @@ import torch
 from click.testing import CliRunner
 
 import polyseme
-from generating.two_sides import ARCHITECTURES
+from generating.two_sides import pair_with_tokenizer
 from polyseme.api import Model
 from polyseme.cli import main
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import ModelError, OptionError
-from references import Pair, assert_close, make_pair
-from tiny_models import TEXT, tiny_config, tiny_model, tiny_tokenizer
+from references import assert_close
+from tiny_models import TEXT, tiny_model, tiny_tokenizer
 
 SENTENCE = "Sandy broke the law."
 both = pytest.mark.parametrize("family", ["bart", "t5"])
 
 
-@cache
-def pair(family: str) -> Pair:
-    found = make_pair(FAMILIES[family], ARCHITECTURES[family], tiny_config(family))
-    found.ours.tokenizer = tiny_tokenizer(family)
-    return found
-
-
 def reference_states(family: str, text: str) -> tuple[list[int], list[torch.Tensor]]:
     """What the decoder reads, the text shifted to the right, and its layers."""
     tokenizer = tiny_tokenizer(family)
-    framed = Model(pair(family).ours).pieces(text).ids
+    framed = Model(pair_with_tokenizer(family).ours).pieces(text).ids
     first = tokenizer.specials[FAMILIES[family].first or ""]
     row = [first, *framed[:-1].tolist()]
     with torch.no_grad():
-        found = pair(family).reference(
+        found = pair_with_tokenizer(family).reference(
             input_ids=torch.from_numpy(framed)[None], decoder_input_ids=torch.tensor([row]), output_hidden_states=True
         )
     return row, [layer[0] for layer in found.decoder_hidden_states]
@@ -45,7 +37,7 @@ def reference_states(family: str, text: str) -> tuple[list[int], list[torch.Tens
 
 @both
 def test_pieces_of_the_decoder_equal_the_reference(family: str) -> None:
-    found = Model(pair(family).ours).pieces(SENTENCE, stack="decoder", attentions=True)
+    found = Model(pair_with_tokenizer(family).ours).pieces(SENTENCE, stack="decoder", attentions=True)
     row, layers = reference_states(family, SENTENCE)
     assert found.ids.tolist() == row
     assert found.spans[-1].tolist() == [len(SENTENCE) - 1, len(SENTENCE)]
@@ -58,7 +50,7 @@ def test_pieces_of_the_decoder_equal_the_reference(family: str) -> None:
 @both
 @pytest.mark.parametrize("layer", [0, 1, -1])
 def test_a_word_has_the_state_at_which_the_decoder_has_read_it(family: str, layer: int) -> None:
-    model = Model(pair(family).ours)
+    model = Model(pair_with_tokenizer(family).ours)
     [embedded] = model.embed([SENTENCE], layer=layer, pool="last", stack="decoder")
     pieces = model.pieces(SENTENCE, stack="decoder")
     last = [max(n for n, (_, end) in enumerate(pieces.spans.tolist()) if end == word.end) for word in embedded.words]
@@ -69,7 +61,7 @@ def test_a_word_has_the_state_at_which_the_decoder_has_read_it(family: str, laye
 
 @both
 def test_alone_and_among_others_and_long(family: str) -> None:
-    model = Model(pair(family).ours)
+    model = Model(pair_with_tokenizer(family).ours)
     texts = [SENTENCE, "Dawn", TEXT, "The vase broke the house."]
     together = model.embed(texts, stack="decoder")
     for text, one in zip(texts, together, strict=True):

@@ -13,6 +13,7 @@ from polyseme.convert.families import FAMILIES
 from polyseme.generating.language_model import LanguageModel
 from polyseme.generating.next_piece import StepByStep
 from references import Pair, make_pair
+from tiny_models import tiny_config, tiny_tokenizer
 
 SPREAD = {"bart": 0.2, "t5": 0.3}
 """Wide enough that a wrong mask shows, narrow enough that more than one piece is likely."""
@@ -28,6 +29,14 @@ def pair(family: str, dtype: torch.dtype = torch.float64) -> Pair:
     found.reference.to(dtype)
     found.ours.to(dtype)
     found.reference.generation_config.forced_eos_token_id = None
+    return found
+
+
+@cache
+def pair_with_tokenizer(family: str) -> Pair:
+    """The same with the tiny tokenizer of the family, for tests that read texts."""
+    found = make_pair(FAMILIES[family], ARCHITECTURES[family], tiny_config(family))
+    found.ours.tokenizer = tiny_tokenizer(family)
     return found
 
 

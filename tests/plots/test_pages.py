@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plots.figure_bounds import check_text_inside
 from polyseme.errors import OptionError
 from polyseme.plots import figure_bytes
 from polyseme.plots import sense_plots as sense_map_module
@@ -198,14 +199,7 @@ def test_the_figure_has_the_word_the_number_and_examples_as_text() -> None:
 
 def test_everything_stands_on_the_figure() -> None:
     figure = senses_figure(shown(["a long sentence that goes on and on and on and on " * 3] * 30, 6))
-    figure_bytes(figure, scale=1)
-    width, height = figure.get_size_inches() * figure.dpi
-    for text in figure.texts:
-        box = text.get_window_extent()
-        assert box.x0 >= 0
-        assert box.x1 <= width
-        assert box.y0 >= 0
-        assert box.y1 <= height
+    check_text_inside(figure)
 
 
 @pytest.mark.parametrize("n", [1, 2, 400])

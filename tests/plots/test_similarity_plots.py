@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from plots.figure_bounds import check_text_inside
 from polyseme.errors import OptionError
 from polyseme.plots import SimilarityTable, Use, WordUses, figure_bytes, similarity_figure, similarity_tables
 from polyseme.plots.colors import ramp, to_hex
@@ -136,14 +137,7 @@ def test_the_same_figure_gives_the_same_bytes() -> None:
 
 def test_nothing_reaches_past_the_edge_of_the_page() -> None:
     figure = similarity_figure(WORDS, title="Uses")
-    figure_bytes(figure, scale=1)
-    width, height = figure.get_size_inches() * figure.dpi
-    for text in figure.texts:
-        box = text.get_window_extent()
-        assert box.x0 >= 0
-        assert box.x1 <= width
-        assert box.y0 >= 0
-        assert box.y1 <= height
+    check_text_inside(figure)
 
 
 def test_no_words_and_unknown_formats_are_refused() -> None:

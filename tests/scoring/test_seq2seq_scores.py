@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,30 +12,22 @@ import torch.nn.functional as F
 from click.testing import CliRunner
 
 import polyseme
-from generating.two_sides import ARCHITECTURES, FIRST
+from generating.two_sides import FIRST, pair_with_tokenizer
 from polyseme.api import Model
 from polyseme.cli import main
 from polyseme.convert.families import FAMILIES
 from polyseme.errors import InputError, OptionError
 from polyseme.text.documents import to_documents
-from references import Pair, make_pair
-from tiny_models import tiny_config, tiny_model, tiny_tokenizer
+from tiny_models import tiny_model
 
 SOURCES = ["The vase broke.", "Dawn", "Sandy broke the law; they throw a party!", "", "Dawn"]
 TARGETS = ["Dawn broke.", "A crane picked up the steel beam", "We", "the note is flat", ""]
 both = pytest.mark.parametrize("family", ["bart", "t5"])
 
 
-@cache
-def pair(family: str) -> Pair:
-    found = make_pair(FAMILIES[family], ARCHITECTURES[family], tiny_config(family))
-    found.ours.tokenizer = tiny_tokenizer(family)
-    return found
-
-
 def losses(family: str, source: str, target: str) -> list[float]:
     """Of every label, the pieces of the frame included, as the reference computes its loss."""
-    tokenizer = pair(family).ours.tokenizer
+    tokenizer = pair_with_tokenizer(family).ours.tokenizer
     assert tokenizer is not None
     read, labels = (
         torch.from_numpy(tokenizer.frame(each.ids).ids)[None]
@@ -45,14 +36,16 @@ def losses(family: str, source: str, target: str) -> list[float]:
     first = torch.full((1, 1), tokenizer.specials[FAMILIES[family].first or ""])
     with torch.no_grad():
         logits = (
-            pair(family).reference(input_ids=read, decoder_input_ids=torch.cat([first, labels[:, :-1]], dim=1)).logits
+            pair_with_tokenizer(family)
+            .reference(input_ids=read, decoder_input_ids=torch.cat([first, labels[:, :-1]], dim=1))
+            .logits
         )
     return F.cross_entropy(logits[0], labels[0], reduction="none").tolist()
 
 
 @both
 def test_log_probabilities_equal_the_references_losses(family: str) -> None:
-    model = Model(pair(family).ours)
+    model = Model(pair_with_tokenizer(family).ours)
     found = model.score(TARGETS, source=SOURCES)
     before = 1 if family == "bart" else 0
     for source, target, scored in zip(SOURCES, TARGETS, found, strict=True):
@@ -66,7 +59,7 @@ def test_log_probabilities_equal_the_references_losses(family: str) -> None:
 
 @both
 def test_the_source_decides(family: str) -> None:
-    model = Model(pair(family).ours)
+    model = Model(pair_with_tokenizer(family).ours)
     one, other, again = model.score(["Dawn broke."] * 3, source=["The vase broke.", "A crane", "The vase broke."])
     assert not np.allclose(one.piece_log_probs, other.piece_log_probs)
     assert one.piece_log_probs.tolist() == again.piece_log_probs.tolist()
