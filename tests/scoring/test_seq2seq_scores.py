@@ -35,11 +35,8 @@ def losses(family: str, source: str, target: str) -> list[float]:
     )
     first = torch.full((1, 1), tokenizer.specials[FAMILIES[family].first or ""])
     with torch.no_grad():
-        logits = (
-            pair_with_tokenizer(family)
-            .reference(input_ids=read, decoder_input_ids=torch.cat([first, labels[:, :-1]], dim=1))
-            .logits
-        )
+        decoder_input = torch.cat([first, labels[:, :-1]], dim=1)
+        logits = pair_with_tokenizer(family).reference(input_ids=read, decoder_input_ids=decoder_input).logits
     return F.cross_entropy(logits[0], labels[0], reduction="none").tolist()
 
 
