@@ -35,7 +35,8 @@ from polyseme.model_folder import load_bundle
 from polyseme.tasks.items import Item, TaskData
 from polyseme.tasks.splits import evenly_spaced
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
+from polyseme.transfer.default_settings import fill_settings
+from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.seeds_abreast import take_turns
 from polyseme.transfer.task_model import TaskConfig

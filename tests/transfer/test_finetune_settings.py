@@ -11,7 +11,8 @@ from polyseme.encoders.encoder_kinds import build_encoder
 from polyseme.errors import OptionError
 from polyseme.training.optimizers import OptimizerSettings, build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
+from polyseme.transfer.default_settings import fill_settings
+from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.task_model import TaskConfig, TaskModel
 from polyseme.transfer.train_seed import rates_of, reinit_top, unfreeze
 from tiny_models import tiny_model

@@ -18,7 +18,8 @@ from polyseme.errors import ModelError, OptionError
 from polyseme.tasks.items import Item
 from polyseme.tasks.kinds import KINDS
 from polyseme.transfer.build_task_model import build_task_model
-from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
+from polyseme.transfer.default_settings import fill_settings
+from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import prepare
 from polyseme.transfer.task_model import TaskConfig, TaskModel
 from polyseme.transfer.text_labels import OUTPUT, answers_of

@@ -19,7 +19,8 @@ from polyseme.tasks.kinds import build_head
 from polyseme.training.optimizers import build_optimizer
 from polyseme.transfer.build_task_model import build_task_model
 from polyseme.transfer.chunked_reading import Chunks, chunked_states, read_places
-from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings, settings_of
+from polyseme.transfer.default_settings import fill_settings
+from polyseme.transfer.finetune_settings import FinetuneSettings, settings_of
 from polyseme.transfer.finetune_task import FinetuneRun, finetune_task
 from polyseme.transfer.prepare_items import judge, prepare
 from polyseme.transfer.task_folder import load_task_model, save_task_model

@@ -27,8 +27,9 @@ from polyseme.tasks.predictions import Judgment
 from polyseme.training.energy_ledger import Ledger, Rates
 from polyseme.training.energy_meter import Meter
 from polyseme.transfer.build_task_model import build_task_model
+from polyseme.transfer.default_settings import fill_settings
 from polyseme.transfer.finetune_report import FinetuneReport, worst_errors
-from polyseme.transfer.finetune_settings import FinetuneSettings, fill_settings
+from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.prepare_items import PreparedItems, judge, prepare, standardize
 from polyseme.transfer.seed_results import SeedFigures, SeedResult, SeedResults
 from polyseme.transfer.seeds_abreast import seeds_abreast, take_turns
