@@ -27,8 +27,8 @@ AnyPath = str | os.PathLike[str]
 UNFINISHED = ".unfinished"
 """The ending of the folder in which an output is made before it has its name (`unfinished_folder`)."""
 
-FINISHED: list[str] = []
-"""Outputs that this process has put in place, as they were named: whoever stops it later learns of them."""
+_PUT_IN_PLACE: dict[str, tuple[int, int]] = {}
+"""Outputs of this process, as they were named: device and number of the new file or folder, before it has the name."""
 _NO_ROOM = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -125,12 +125,28 @@ def put_in_place(
         else:
             _sync_all(new)
         _check(path, target, force, kind)  # once more: another process may have been quicker
+        _PUT_IN_PLACE[os.fspath(path)] = _identity(new)
         if aside is None:
             new.replace(target)
         else:
             _swap(new, target, aside)
-        FINISHED.append(os.fspath(path))
         _sync_folder(target.parent)
+
+
+def finished_outputs() -> list[str]:
+    """What this process has put in place, as it was named: whoever stops it learns of that."""
+    finished = []
+    for path, identity in _PUT_IN_PLACE.items():
+        with contextlib.suppress(OSError):
+            if _identity(target_of(path)) == identity:
+                finished.append(path)
+    return finished
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """What stays the same when a file or folder is renamed."""
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager
@@ -275,6 +291,9 @@ def _sync_folder(path: Path) -> None:
 
 
 def _explanation(path: AnyPath, error: OSError) -> OutputError:
+    for folder in Path(path).parents:
+        if folder.name.endswith(UNFINISHED):  # users know the output by its own name
+            path = folder.with_name(folder.name.removesuffix(UNFINISHED))
     if error.errno in _NO_ROOM:
         return OutputError(
             f"{path} could not be finished: {_NO_ROOM[error.errno]}. There is nothing unfinished under its name. "

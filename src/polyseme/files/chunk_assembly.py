@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from polyseme.files.atomic import AnyPath, Kind, explained
+from polyseme.files.atomic import AnyPath, explained
 from polyseme.files.chunk_spool import Spool
 from polyseme.files.chunks import Job, Shards
-from polyseme.files.unfinished_folder import finish
+from polyseme.files.unfinished_folder import finish, finished_by
 
 Result = TypeVar("Result")
 
@@ -41,16 +41,14 @@ class Assembly(Generic[Result]):
 
     def finish(self) -> None:
         """All results are there: complete the output, and give it its name."""
-        shards, n_results = self._job.shards, self._spool.n_results
-        kind: Kind = "file"
+        shards, folder, n_results = self._job.shards, self._spool.folder, self._spool.n_results
         if shards is None:
-            name = f"whole{Path(self._output).suffix.lower()}"
-            self._make(self._spool.folder / name, 0, n_results)
-        else:
-            name, kind = self._folder.name, "folder"
-            if n_results > self._n_shards * shards.rows:
-                self._make_shard(shards)
-        finish(self._spool.folder, name, self._output, kind=kind, force=self._force)
+            with finished_by(folder, self._output, kind="file", force=self._force) as path:
+                self._make(path, 0, n_results)
+            return
+        if n_results > self._n_shards * shards.rows:
+            self._make_shard(shards)
+        finish(folder, self._folder.name, self._output, kind="folder", force=self._force)
 
     def _make_shard(self, shards: Shards) -> None:
         first = self._n_shards * shards.rows

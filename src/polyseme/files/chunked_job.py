@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from polyseme.errors import InputError, OptionError, PolysemeWarning
-from polyseme.files.atomic import AnyPath, explained, whole_file, whole_folder
+from polyseme.files.atomic import AnyPath, Kind, explained, whole_file, whole_folder
 from polyseme.files.chunk_assembly import Assembly
 from polyseme.files.chunk_spool import ChunkRecord, Spool, open_spool
 from polyseme.files.chunks import Chunk, Job, Rows, Shards, Workers, Writer, row_chunks
-from polyseme.files.unfinished_folder import leftover_work
+from polyseme.files.unfinished_folder import short_work
 from polyseme.files.unused_memory import return_unused_memory
 from polyseme.types import OnBatch, Progress
 
@@ -62,16 +62,17 @@ def run_job(
     if workers is not None:
         message = "The input is a single chunk, so this process computes it without the cluster."
         warnings.warn(message, PolysemeWarning, stacklevel=3)
+    kind: Kind = "file" if job.shards is None else "folder"
     with (
-        leftover_work(output, job.settings, noun="output", force=force),
+        short_work(output, job.settings, noun="output", kind=kind, force=force) as path,
         closing(_computed_in_turn(job, chunks, report)) as results,
     ):
         if job.shards is None:
-            with job.open_output(output, force, False) as writer:
+            with job.open_output(path, force, False) as writer:
                 for each in results:
                     writer.write(each)
         else:
-            with whole_folder(output, force=force) as folder:
+            with whole_folder(path, force=force) as folder:
                 _write_shards(job, job.shards, folder, results)
 
 

@@ -25,8 +25,6 @@ SETTINGS = "settings.json"
 LOCK = "lock"
 FINISHING = "finishing"
 """Holds the name of the file or folder that is about to be renamed to the output."""
-_NO_FILE = "nothing"
-"""Its content where the output is written already."""
 MADE_BY = "polyseme"
 """The key of a record that says what polyseme has begun in a folder."""
 
@@ -51,8 +49,8 @@ def unfinished_work(
 ) -> Iterator[Path]:
     """The folder in which an output grows: that of a run which was stopped, if its settings are these, or a new one.
 
-    It goes when the block ends well. If something goes wrong, or a signal ends the work, it stays where it is worth
-    keeping, and a note of the exception reports it. Messages call the output `noun`.
+    The block ends with `finish`, and the folder goes. If something goes wrong before, or a signal ends the work, it
+    stays where it is worth keeping, and a note of the exception reports it. Messages call the output `noun`.
     """
     folder = unfinished_folder(output)
     with locked(folder, noun=noun):
@@ -60,28 +58,31 @@ def unfinished_work(
         try:
             yield folder
         except BaseException as error:
-            if (is_worth_keeping or has_work)(folder):
+            if not _is_finished(folder) and (is_worth_keeping or has_work)(folder):
                 add_note(error, f"Finished work is kept in {short(folder)}: the same command resumes it.")
             else:
                 remove(folder)
             raise
-        with contextlib.suppress(OSError):
-            (folder / FINISHING).write_text(_NO_FILE, encoding="utf-8")
         remove(folder)  # if this is cut short, `clear_up` removes the rest
 
 
 @contextlib.contextmanager
-def leftover_work(
-    output: AnyPath, settings: Callable[[], Mapping[str, Any]], *, noun: str, force: bool
-) -> Iterator[None]:
-    """For work that needs no such folder, since its input has become short: one that is there goes when the block ends
-    well, if its settings are these; that of another process, or of other settings, is refused as ever.
+def short_work(
+    output: AnyPath, settings: Callable[[], Mapping[str, Any]], *, noun: str, kind: Kind, force: bool
+) -> Iterator[AnyPath]:
+    """Where to write an output that needs no such folder: under its own name.
+
+    A folder that is there, since the input was longer before, goes when the block ends well, if its settings are
+    these; that of another process, or of other settings, is refused as ever.
     """
     if not unfinished_folder(output).is_dir():
-        yield
+        yield output
         return
-    with unfinished_work(output, settings(), noun=noun, force=force):
-        yield
+    with (
+        unfinished_work(output, settings(), noun=noun, force=force) as folder,
+        finished_by(folder, output, kind=kind, force=force) as path,
+    ):
+        yield path
 
 
 @contextlib.contextmanager
@@ -143,6 +144,16 @@ def has_work(folder: Path) -> bool:
     return bool(_names(folder) - {SETTINGS})
 
 
+@contextlib.contextmanager
+def finished_by(folder: Path, output: AnyPath, *, kind: Kind, force: bool) -> Iterator[Path]:
+    """A path in the unfinished folder to write the output to, which gets its own name when the block ends well."""
+    path = folder / f"whole{Path(output).suffix.lower()}"
+    if path.exists():
+        discard(path)
+    yield path
+    finish(folder, path.name, output, kind=kind, force=force)
+
+
 def finish(folder: Path, name: str, output: AnyPath, *, kind: Kind, force: bool) -> None:
     """Rename a file or folder in the unfinished folder to the output.
 
@@ -155,15 +166,18 @@ def finish(folder: Path, name: str, output: AnyPath, *, kind: Kind, force: bool)
 
 
 def clear_up(output: AnyPath) -> None:
-    """Remove what is left of an output that was finished, but whose process was killed before it could do that."""
+    """Remove what is left of an output that was finished, but whose process was killed before it could do that.
+
+    If it was killed between moving an old output aside and putting the new one in its place, the old one comes back.
+    """
     folder = unfinished_folder(output)
     if not folder.is_dir():
         return
     with contextlib.suppress(OSError, OutputError), locked(folder, noun="output"):
-        note = folder / FINISHING
-        finished = note.is_file() and not (folder / note.read_text(encoding="utf-8")).exists()
-        if finished or not has_work(folder):
+        if _is_finished(folder) or not has_work(folder):
             remove(folder)
+        elif (folder / REPLACED).is_dir() and not target_of(output).exists():
+            (folder / REPLACED).rename(target_of(output))
 
 
 def remove(folder: Path) -> None:
@@ -208,8 +222,15 @@ def _record(folder: Path) -> dict[str, Any] | None:
     return settings if isinstance(settings, dict) else None
 
 
+def _is_finished(folder: Path) -> bool:
+    """Whether the output has its name, so that the folder only waits to be removed."""
+    note = folder / FINISHING
+    return note.is_file() and not (folder / note.read_text(encoding="utf-8")).exists()
+
+
 def _sweep(folder: Path) -> None:
     """Remove what a process that was killed had begun and not finished."""
+    (folder / FINISHING).unlink(missing_ok=True)
     for workshop in folder.rglob(".*.part"):
         shutil.rmtree(workshop, ignore_errors=True)
 

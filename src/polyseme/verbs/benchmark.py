@@ -15,7 +15,16 @@ from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, nam
 from polyseme.datasets.suites import SUITES, Strategy, Suite, SuiteTask
 from polyseme.errors import InputError, OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output, explained, parents_of, whole_file
-from polyseme.files.unfinished_folder import check_ours, clear_up, discard, has_work, prepare, remove, unfinished_work
+from polyseme.files.unfinished_folder import (
+    check_ours,
+    clear_up,
+    discard,
+    finished_by,
+    has_work,
+    prepare,
+    remove,
+    unfinished_work,
+)
 from polyseme.json_reading import damage_reported, load_json
 from polyseme.options import check_choice, flat
 from polyseme.packaged_models import model_or_default
@@ -61,8 +70,8 @@ def benchmark(options: BenchmarkOptions) -> BenchmarkReport:
         else:
             results = {task.name: _fit_task(suite, task, options, model, folder) for task in tasks}
         report = BenchmarkReport(suite=suite.name, model=name, results=results, notes=notes)
-        if options.output is not None:
-            _write(report, Path(options.output), force=options.force)
+        if options.output is not None and folder is not None:
+            _write(report, Path(options.output), folder, force=options.force)
     return report
 
 
@@ -139,6 +148,8 @@ def _fit_task(
         if options.on_start is not None:
             options.on_start(f"{task.name}, {strategy.name}" if strategy.name else task.name)
         place = None if folder is None else folder / task.name / strategy.name.replace(" ", "-")
+        if place is not None:
+            clear_up(place)
         if place is not None and (place / REPORT).is_file():
             with damage_reported(place / REPORT, "Remove its folder, and run the command again."):
                 report = FinetuneReport.from_json(load_json(place / REPORT, kind=dict))
@@ -199,14 +210,16 @@ def _score_suite(
 # --- the output -------------------------------------------------------------------------------------------------------
 
 
-def _write(report: BenchmarkReport, output: Path, *, force: bool) -> None:
+def _write(report: BenchmarkReport, output: Path, folder: Path, *, force: bool) -> None:
     """The file that is named, or all of them in the folder."""
     written = {".html": report.page, ".json": lambda: json.dumps(report.to_json(), indent=2), ".md": report.markdown}
-    one = output.suffix in ENDINGS
-    for ending in [output.suffix] if one else ENDINGS:
-        file = output if one else output / f"{IN_FOLDER}{ending}"
-        with whole_file(file, force=force or not one) as path:
-            path.write_text(written[ending]().rstrip("\n") + "\n", encoding="utf-8")
+    if output.suffix in ENDINGS:
+        with finished_by(folder, output, kind="file", force=force) as path:
+            path.write_text(written[output.suffix]().rstrip("\n") + "\n", encoding="utf-8")
+        return
+    for ending, content in written.items():
+        with whole_file(output / f"{IN_FOLDER}{ending}", force=True) as path:
+            path.write_text(content().rstrip("\n") + "\n", encoding="utf-8")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_folder
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.source_paths import Sources
-from polyseme.files.unfinished_folder import clear_up, unfinished_work
+from polyseme.files.unfinished_folder import clear_up, finished_by, unfinished_work
 from polyseme.model_folder import CARD, MEMBERS, load_bundle
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
@@ -98,7 +97,8 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     decides |= {"train_share": [share.name for share in shares], "scratch": options.scratch}
     with unfinished_work(output, decides, noun="model", force=options.force) as folder:
         done = fit(read, bundle, settings, run=replace(run, folder=folder))
-        write_finetuned(done, output, _own_columns(task, columns), force=options.force)
+        with finished_by(folder, output, kind="folder", force=options.force) as path:
+            write_finetuned(done, path, _own_columns(task, columns), output)
     return done.report
 
 
@@ -128,10 +128,10 @@ def _fit_together(
     with unfinished_work(output, decides, noun="models", force=options.force) as work:
         fitted = fit(work)
         report = joint_report(data, fitted, list(bundles))
-        with whole_folder(Path(output), force=options.force) as folder:
+        with finished_by(work, output, kind="folder", force=options.force) as path, whole_folder(path) as folder:
             members = [str(number + 1) for number in range(len(fitted))]
             for each, name in zip(fitted, members, strict=True):
-                write_finetuned(each, folder / name, _own_columns(options.task, columns), force=False)
+                write_finetuned(each, folder / name, _own_columns(options.task, columns), Path(output) / name)
             card = {"format": 1, MEMBERS: members}
             (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
             for name, content in _report_files(report).items():
@@ -225,13 +225,13 @@ def decisive_settings(
     return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def write_finetuned(done: FinetuneResult, output: AnyPath, columns: Mapping[str, Any], *, force: bool) -> None:
-    """Write the model of a fine-tuning, its report and its card into a folder."""
+def write_finetuned(done: FinetuneResult, path: AnyPath, columns: Mapping[str, Any], output: AnyPath) -> None:
+    """Write the model of a fine-tuning, its report and its card into a new folder; the card calls it `output`."""
     report = done.report
     used = {name: value for name, value in columns.items() if name not in ("regression", "unseen")}
     save_task_model(
         done.model,
-        os.fspath(output),
+        path,
         card={
             "name": report.task,
             "metrics": list(report.metrics),
@@ -241,7 +241,6 @@ def write_finetuned(done: FinetuneResult, output: AnyPath, columns: Mapping[str,
             "dev": dict(report.best.dev),
         },
         files={**_report_files(report), MODEL_CARD: task_card_of(report, done.model.bundle, output)},
-        force=force,
     )
 
 

@@ -35,7 +35,7 @@ from polyseme.verbs.sweep_run import FOLLOWING, LOG, NO_MEMORY, STOPPED, RunRequ
 from polyseme.verbs.swept_verbs import SWEPT, SweptVerb, as_json
 
 ENDING = ".html"
-ENDINGS = (".json", ENDING, ".tsv", ".svg")
+ENDINGS = (".json", ".tsv", ".svg", ENDING)
 """Of the files of a sweep."""
 RUNS = ".runs"
 """Of the folder with its runs."""
