@@ -135,6 +135,15 @@ def test_an_unknown_inner_part_is_refused() -> None:
         read_config({**write_config(TINY), "feed_forward_proj": "gated-gleu"}, "config.json")
 
 
+@pytest.mark.parametrize("factor", [0.05, 3])
+def test_first_weights_may_have_any_spread(factor: float) -> None:
+    config = read_config({**write_config(TINY), "initializer_factor": factor}, "config.json")
+    assert config.init_std == factor
+    for refused in (-1, float("inf"), float("nan"), 10**400, "1", True):
+        with pytest.raises(ModelError, match=r"'initializer_factor' must be a number from 0 on\. Got "):
+            read_config({**write_config(TINY), "initializer_factor": refused}, "config.json")
+
+
 def test_a_decoder_is_as_deep_as_its_encoder_where_nothing_is_said() -> None:
     for theirs in ({**write_config(TINY), "num_decoder_layers": None}, write_config(TINY)):
         theirs.pop("num_decoder_layers", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ MOST_LAYERS = 10_000
 """Of a stack. Each is built; the deepest published model has 1,000."""
 REPEATED = ("layer", "group", "highway")
 """In the names of numbers of parts that are built one by one."""
+FIRST_WEIGHTS = "init_std"
+"""By our name, the one setting with a fraction that may exceed 1 (a factor in T5): weights in files do not need it."""
 MAY_BE_NONE = ("n_layers", "n_segments")
 """The sizes, by our names, that may be 0."""
 
@@ -82,7 +85,7 @@ class Settings:
             if our_name == "activation":
                 ours[our_name] = _activation(value, where)
             elif isinstance(self.defaults.get(their_name), float):
-                ours[our_name] = _fraction(value, their_name, where)
+                ours[our_name] = _fraction(value, their_name, where, most=None if our_name == FIRST_WEIGHTS else 1)
             else:
                 ours[our_name] = whole(value, their_name, where, least=0 if our_name in MAY_BE_NONE else 1)
         return ours
@@ -127,9 +130,11 @@ def flag(theirs: Mapping[str, Any], name: str, where: str, *, default: bool = Fa
     return value
 
 
-def _fraction(value: Any, name: str, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise ModelError(f"In {where}, {name!r} must be a number from 0 to 1. Got {value!r} instead.")
+def _fraction(value: Any, name: str, where: str, *, most: int | None) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= (sys.float_info.max if most is None else most):
+        bounds = "from 0 on" if most is None else f"from 0 to {most}"
+        raise ModelError(f"In {where}, {name!r} must be a number {bounds}. Got {shortened(value)} instead.")
     return value
 
 
