@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,27 +57,63 @@ def test_a_full_disk_does_not_contradict_what_is_kept(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_who_is_stopped_after_the_output_is_in_place_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = str(tmp_path / "out")
-
-    def command() -> None:
-        with atomic.whole_file(output) as path:
-            path.write_text("whole")
-        signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(sys, "argv", ["polyseme", "embed", "-o", output])
+def stopped(command: Callable[[], object]) -> int:
+    """The exit code of a command; signals are handled as before when it has ended."""
     kept = {each: signal.getsignal(each) for each in signals._STOPS}
     try:
-        assert signals.exit_code(command) == 143
+        return signals.exit_code(command)
     finally:
         for each, handler in kept.items():
             signal.signal(each, handler)
+
+
+@pytest.mark.parametrize("named", [["-o", "{}"], ["--output={}"], ["-o{}"], ["-o", "./{}"]], ids=str)
+@pytest.mark.parametrize("grows_in_place", [False, True])
+def test_who_is_stopped_after_the_output_is_in_place_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    named: list[str],
+    grows_in_place: bool,
+) -> None:
+    def command() -> None:
+        if grows_in_place:
+            Path("out").mkdir()
+            atomic.note_finished("out")
+        else:
+            with atomic.whole_file("out") as path:
+                path.write_text("whole")
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["polyseme", "embed", *(each.format("out") for each in named)])
+    assert stopped(command) == 143
     assert (
         capsys.readouterr().err
-        == f"polyseme: told to stop (SIGTERM); {output} had been finished, so that nothing is left to do.\n"
+        == "polyseme: told to stop (SIGTERM); out had been finished, so that nothing is left to do.\n"
     )
+
+
+def test_who_is_stopped_before_the_output_has_its_name_is_not_told_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever was put in place before, by others or for others."""
+    output = tmp_path / "out"
+    output.write_text("old")
+
+    def command() -> None:
+        with atomic.whole_file(tmp_path / "another") as path:
+            path.write_text("whole")
+        with atomic.whole_file(output, force=True) as path:
+            path.write_text("new")
+            with monkeypatch.context() as patch:
+                patch.setattr(Path, "replace", lambda *_: signal.raise_signal(signal.SIGTERM))
+                atomic.put_in_place(path, output, force=True)
+
+    monkeypatch.setattr(sys, "argv", ["polyseme", "embed", "-o", str(output)])
+    assert stopped(command) == 143
+    assert capsys.readouterr().err == "polyseme: told to stop (SIGTERM); nothing was left half-written.\n"
+    assert output.read_text() == "old"
 
 
 def test_under_torchrun_the_first_process_refuses_first(

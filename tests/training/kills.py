@@ -110,7 +110,7 @@ def write_text(path: Path) -> None:
 
 
 @contextmanager
-def interrupted_at(step: int) -> Iterator[None]:
+def interrupted_at(step: int) -> Iterator[pytest.ExceptionInfo[KeyboardInterrupt]]:
     """A run in this process that is stopped from the keyboard before a step."""
     take = Trainer.step
 
@@ -121,8 +121,8 @@ def interrupted_at(step: int) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "step", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            yield
+        with pytest.raises(KeyboardInterrupt) as stop:
+            yield stop
 
 
 def die() -> None:

@@ -133,8 +133,14 @@ def put_in_place(
         _sync_folder(target.parent)
 
 
+def note_finished(path: AnyPath) -> None:
+    """Note that an output which grows in its place, as the folder of a run does, is whole."""
+    with contextlib.suppress(OSError):
+        _PUT_IN_PLACE[os.fspath(path)] = _identity(target_of(path))
+
+
 def finished_outputs() -> list[str]:
-    """What this process has put in place, as it was named: whoever stops it learns of that."""
+    """What this process has put in place or noted, as it was named: whoever stops it learns of that."""
     finished = []
     for path, identity in _PUT_IN_PLACE.items():
         with contextlib.suppress(OSError):

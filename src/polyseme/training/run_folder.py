@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 import torch
 
 from polyseme import __version__
-from polyseme.errors import InputError, ModelError, OutputError
-from polyseme.files.atomic import AnyPath, check_output, whole_file
+from polyseme.errors import InputError, ModelError, OutputError, add_note
+from polyseme.files.atomic import AnyPath, check_output, note_finished, whole_file
 from polyseme.files.checksums import record_checksum
 from polyseme.json_reading import is_count, is_number, load_json
 from polyseme.training.checkpoint import Checkpoint
@@ -175,6 +175,20 @@ class Run:
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / RUN, content)
+
+    @contextlib.contextmanager
+    def kept_if_stopped(self) -> Iterator[None]:
+        """Whoever stops the block, by a signal, learns that the run can be resumed, or that it is finished."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException as error:
+            if self.finished and Run.open(self.folder).finished:
+                note_finished(self.folder)
+            else:
+                add_note(error, f"The run is kept in {self.folder}: the same command resumes it.")
+            raise
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
         """Refuse settings that are not the run's, naming those that differ."""

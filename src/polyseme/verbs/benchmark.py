@@ -14,7 +14,7 @@ from polyseme.convert.hub import find_model
 from polyseme.datasets.named_benchmarks import BENCHMARKS, benchmark_folder, named_benchmark, read_benchmark
 from polyseme.datasets.suites import SUITES, Strategy, Suite, SuiteTask
 from polyseme.errors import InputError, OptionError, nearest
-from polyseme.files.atomic import AnyPath, check_output, explained, parents_of, whole_file
+from polyseme.files.atomic import AnyPath, check_output, explained, note_finished, parents_of, whole_file
 from polyseme.files.unfinished_folder import (
     check_ours,
     clear_up,
@@ -220,6 +220,7 @@ def _write(report: BenchmarkReport, output: Path, folder: Path, *, force: bool) 
     for ending, content in written.items():
         with whole_file(output / f"{IN_FOLDER}{ending}", force=True) as path:
             path.write_text(content().rstrip("\n") + "\n", encoding="utf-8")
+    note_finished(output)
 
 
 @contextmanager

@@ -98,6 +98,7 @@ def run_pretraining(
             return dry_run_of(job, corpus, devices, place, workers=options.workers, start=request.start_bundle)
     with devices_for(device) as devices, contextlib.ExitStack() as held:
         run, corpus = _begin(devices, texts, Path(str(options.output)), request, building, options.force, held)
+        held.enter_context(run.kept_if_stopped())
         return run_job(
             run,
             run.read(Job.from_json),
@@ -323,6 +324,7 @@ def _resume(
             return run_counting(run, corpus, rates=rates, started=started)
     with devices_for(find_device(options.device)) as devices, contextlib.ExitStack() as held:
         _lead_first(devices, lambda: held.enter_context(only_process(run.folder)))
+        held.enter_context(run.kept_if_stopped())
         return run_job(
             run,
             run.read(Job.from_json),
