@@ -11,7 +11,7 @@ import pytest
 
 from cli.commands import Refuse, Run
 from polyseme.cli import signals
-from polyseme.errors import OutputError
+from polyseme.errors import OutputError, add_note
 from polyseme.files import atomic
 from polyseme.recipes.pretraining_request import OBJECTIVES
 
@@ -83,7 +83,11 @@ def test_who_is_stopped_after_the_output_is_in_place_says_so(
         else:
             with atomic.whole_file("out") as path:
                 path.write_text("whole")
-        signal.raise_signal(signal.SIGTERM)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except signals.Stopped as stop:
+            add_note(stop, "The same command resumes it.")
+            raise
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["polyseme", "embed", *(each.format("out") for each in named)])

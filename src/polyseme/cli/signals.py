@@ -84,7 +84,7 @@ def exit_code(command: Callable[[], Any]) -> int:
         if stop.number in _STOPS:
             if sys.stderr.isatty():
                 print_text(err=True)  # away from the terminal's own ^C
-            _say(" ".join([f"polyseme: {_STOPS[stop.number]}; {_describe_leftovers()}", *_notes_on(stop)]))
+            _say(f"polyseme: {_STOPS[stop.number]}; {_describe_leftovers(stop)}")
         return stop.exit_code
     except OSError as error:
         name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
@@ -109,13 +109,13 @@ def written_to_the_end() -> Iterator[None]:
         raise
 
 
-def _describe_leftovers() -> str:
+def _describe_leftovers(stop: Stopped) -> str:
     """What a process that is stopped leaves behind; the output may have been finished just before."""
     values = [value for each in sys.argv[1:] for value in (each, each.partition("=")[2], each[2:]) if value]
     named = {os.path.realpath(each) for each in values}  # as in: -o NAME, --output=NAME, -oNAME
     finished = [each for each in finished_outputs() if os.path.realpath(each) in named]
     if not finished:
-        return "nothing was left half-written."
+        return " ".join(["nothing was left half-written.", *_notes_on(stop)])
     return f"{' and '.join(finished)} had been finished, so that nothing is left to do."
 
 

@@ -131,8 +131,8 @@ def flag(theirs: Mapping[str, Any], name: str, where: str, *, default: bool = Fa
 
 
 def _fraction(value: Any, name: str, where: str, *, most: int | None) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= (sys.float_info.max if most is None else most):
+    largest = sys.float_info.max if most is None else most
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= largest:
         bounds = "from 0 on" if most is None else f"from 0 to {most}"
         raise ModelError(f"In {where}, {name!r} must be a number {bounds}. Got {shortened(value)} instead.")
     return value
