@@ -85,7 +85,7 @@ def test_who_is_stopped_after_the_output_is_in_place_says_so(
                 path.write_text("whole")
         try:
             signal.raise_signal(signal.SIGTERM)
-        except signals.Stopped as stop:
+        except signals.StopSignal as stop:
             add_note(stop, "The same command resumes it.")
             raise
 

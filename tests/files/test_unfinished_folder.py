@@ -10,7 +10,7 @@ import pytest
 from every_moment import every_moment
 from polyseme.errors import OutputError
 from polyseme.files.atomic import Kind, check_output, whole_file, whole_folder
-from polyseme.files.unfinished_folder import clear_up, finished_by, unfinished_work
+from polyseme.files.unfinished_folder import clear_up, unfinished_work, whole_output
 
 SETTINGS = {"seed": 1}
 
@@ -24,7 +24,7 @@ def write(output: Path, content: str, *, kind: Kind, force: bool) -> None:
             if not (folder / part).exists():
                 with whole_folder(folder / part) as new:
                     (new / "text").write_text(content)
-        with finished_by(folder, output, kind=kind, force=force) as path:
+        with whole_output(folder, output, kind=kind, force=force) as path:
             whole = "".join((folder / part / "text").read_text() for part in ("first", "second"))
             if kind == "file":
                 with whole_file(path) as new:
@@ -105,7 +105,7 @@ def interrupt(output: Path, *, at: str) -> None:
         (folder / "seed0").mkdir()
         if at == "work":
             raise KeyboardInterrupt
-        with finished_by(folder, output, kind="folder", force=False) as path:
+        with whole_output(folder, output, kind="folder", force=False) as path:
             path.mkdir()
         raise KeyboardInterrupt
 

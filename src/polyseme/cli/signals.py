@@ -36,7 +36,7 @@ import click
 
 from polyseme.cli.printing import print_message, print_text
 from polyseme.errors import PolysemeError, PolysemeWarning, add_note, nearest
-from polyseme.files.atomic import finished_outputs
+from polyseme.files.atomic import list_finished_outputs
 from polyseme.printable import visible
 
 REFUSED = 2
@@ -109,11 +109,11 @@ def written_to_the_end() -> Iterator[None]:
         raise
 
 
-def _describe_leftovers(stop: Stopped) -> str:
+def _describe_leftovers(stop: StopSignal) -> str:
     """What a process that is stopped leaves behind; the output may have been finished just before."""
     values = [value for each in sys.argv[1:] for value in (each, each.partition("=")[2], each[2:]) if value]
     named = {os.path.realpath(each) for each in values}  # as in: -o NAME, --output=NAME, -oNAME
-    finished = [each for each in finished_outputs() if os.path.realpath(each) in named]
+    finished = [each for each in list_finished_outputs() if os.path.realpath(each) in named]
     if not finished:
         return " ".join(["nothing was left half-written.", *_notes_on(stop)])
     return f"{' and '.join(finished)} had been finished, so that nothing is left to do."

@@ -134,7 +134,7 @@ def _fraction(value: Any, name: str, where: str, *, most: int | None) -> float:
     largest = sys.float_info.max if most is None else most
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= largest:
         bounds = "from 0 on" if most is None else f"from 0 to {most}"
-        raise ModelError(f"In {where}, {name!r} must be a number {bounds}. Got {shortened(value)} instead.")
+        raise ModelError(f"In {where}, {name!r} must be a number {bounds}. Got {shorten_value(value)} instead.")
     return value
 
 

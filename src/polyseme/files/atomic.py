@@ -139,7 +139,7 @@ def note_finished(path: AnyPath) -> None:
         _PUT_IN_PLACE[os.fspath(path)] = _identity(target_of(path))
 
 
-def finished_outputs() -> list[str]:
+def list_finished_outputs() -> list[str]:
     """What this process has put in place or noted, as it was named: whoever stops it learns of that."""
     finished = []
     for path, identity in _PUT_IN_PLACE.items():

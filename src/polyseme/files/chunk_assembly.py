@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from polyseme.files.atomic import AnyPath, explained
 from polyseme.files.chunk_spool import Spool
 from polyseme.files.chunks import Job, Shards
-from polyseme.files.unfinished_folder import finish, finished_by
+from polyseme.files.unfinished_folder import finish, whole_output
 
 Result = TypeVar("Result")
 
@@ -43,7 +43,7 @@ class Assembly(Generic[Result]):
         """All results are there: complete the output, and give it its name."""
         shards, folder, n_results = self._job.shards, self._spool.folder, self._spool.n_results
         if shards is None:
-            with finished_by(folder, self._output, kind="file", force=self._force) as path:
+            with whole_output(folder, self._output, kind="file", force=self._force) as path:
                 self._make(path, 0, n_results)
             return
         if n_results > self._n_shards * shards.rows:

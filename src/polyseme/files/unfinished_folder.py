@@ -80,7 +80,7 @@ def short_work(
         return
     with (
         unfinished_work(output, settings(), noun=noun, force=force) as folder,
-        finished_by(folder, output, kind=kind, force=force) as path,
+        whole_output(folder, output, kind=kind, force=force) as path,
     ):
         yield path
 
@@ -145,7 +145,7 @@ def has_work(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def finished_by(folder: Path, output: AnyPath, *, kind: Kind, force: bool) -> Iterator[Path]:
+def whole_output(folder: Path, output: AnyPath, *, kind: Kind, force: bool) -> Iterator[Path]:
     """A path in the unfinished folder to write the output to, which gets its own name when the block ends well."""
     path = folder / f"whole{Path(output).suffix.lower()}"
     if path.exists():

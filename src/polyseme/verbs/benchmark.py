@@ -19,11 +19,11 @@ from polyseme.files.unfinished_folder import (
     check_ours,
     clear_up,
     discard,
-    finished_by,
     has_work,
     prepare,
     remove,
     unfinished_work,
+    whole_output,
 )
 from polyseme.json_reading import damage_reported, load_json
 from polyseme.options import check_choice, flat
@@ -214,7 +214,7 @@ def _write(report: BenchmarkReport, output: Path, folder: Path, *, force: bool) 
     """The file that is named, or all of them in the folder."""
     written = {".html": report.page, ".json": lambda: json.dumps(report.to_json(), indent=2), ".md": report.markdown}
     if output.suffix in ENDINGS:
-        with finished_by(folder, output, kind="file", force=force) as path:
+        with whole_output(folder, output, kind="file", force=force) as path:
             path.write_text(written[output.suffix]().rstrip("\n") + "\n", encoding="utf-8")
         return
     for ending, content in written.items():

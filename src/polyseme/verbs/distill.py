@@ -18,7 +18,7 @@ from polyseme.errors import InputError, OptionError
 from polyseme.files.atomic import AnyPath, check_output
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.texts_on_disk import on_disk
-from polyseme.files.unfinished_folder import clear_up, finished_by, unfinished_work
+from polyseme.files.unfinished_folder import clear_up, unfinished_work, whole_output
 from polyseme.heads.head_config import NAMES, HeadConfig
 from polyseme.layer_subset import check_layers, spread_layers, with_layers
 from polyseme.metrics.task_metrics import measure
@@ -178,7 +178,7 @@ def _on_task(options: DistillOptions, folder: str, card: Mapping[str, Any]) -> F
     decides |= {"gold_weight": teaching.gold_weight, "match": teaching.match, "match_weight": teaching.match_weight}
     with unfinished_work(options.output, decides, noun="model", force=options.force) as work:
         done = finetune_task(data, student, settings, dataclasses.replace(run, folder=work))
-        with finished_by(work, options.output, kind="folder", force=options.force) as path:
+        with whole_output(work, options.output, kind="folder", force=options.force) as path:
             write_finetuned(done, path, card.get("columns", {}), options.output)
     return done.report
 

@@ -21,7 +21,7 @@ from polyseme.errors import OptionError, nearest
 from polyseme.files.atomic import AnyPath, check_output, whole_folder
 from polyseme.files.in_memory import inputs_of, names_of
 from polyseme.files.source_paths import Sources
-from polyseme.files.unfinished_folder import clear_up, finished_by, unfinished_work
+from polyseme.files.unfinished_folder import clear_up, unfinished_work, whole_output
 from polyseme.model_folder import CARD, MEMBERS, load_bundle
 from polyseme.options import flat
 from polyseme.packaged_models import model_or_default
@@ -97,7 +97,7 @@ def finetune(options: FinetuneTaskOptions) -> FinetuneReport:
     decides |= {"train_share": [share.name for share in shares], "scratch": options.scratch}
     with unfinished_work(output, decides, noun="model", force=options.force) as folder:
         done = fit(read, bundle, settings, run=replace(run, folder=folder))
-        with finished_by(folder, output, kind="folder", force=options.force) as path:
+        with whole_output(folder, output, kind="folder", force=options.force) as path:
             write_finetuned(done, path, _own_columns(task, columns), output)
     return done.report
 
@@ -128,7 +128,7 @@ def _fit_together(
     with unfinished_work(output, decides, noun="models", force=options.force) as work:
         fitted = fit(work)
         report = joint_report(data, fitted, list(bundles))
-        with finished_by(work, output, kind="folder", force=options.force) as path, whole_folder(path) as folder:
+        with whole_output(work, output, kind="folder", force=options.force) as path, whole_folder(path) as folder:
             members = [str(number + 1) for number in range(len(fitted))]
             for each, name in zip(fitted, members, strict=True):
                 write_finetuned(each, folder / name, _own_columns(options.task, columns), Path(output) / name)
