@@ -6,6 +6,7 @@ from polyseme.claims.claim import Claim
 from polyseme.claims.lab import Lab, with_measured
 from polyseme.claims.rule import Rule, above
 from polyseme.claims.standard_model import pretrain_rows
+from polyseme.errors import InputError
 from polyseme.sweeps.grid import ROW
 from polyseme.sweeps.sweep_report import Figure, RunResult
 from polyseme.training.effects import read_log
@@ -19,8 +20,13 @@ def run(lab: Lab) -> list[RunResult]:
 
     def with_loss(run: RunResult) -> RunResult:
         def figures() -> dict[str, Figure]:
-            *_, last = [line["held_out"] for line in read_log(lab.model(run)) if "held_out" in line]
-            return {NEXT: Figure(value=last["next"], unit="nats")}
+            held_out = [line["held_out"] for line in read_log(lab.model(run)) if "held_out" in line]
+            if not held_out:
+                raise InputError(
+                    f"The claim {lab.claim!r} compares losses on held-out pairs of segments, and {run.name} has none: "
+                    f"{' '.join(run.warnings) or 'its log holds no evaluation.'} Give it a text of more documents."
+                )
+            return {NEXT: Figure(value=held_out[-1]["next"], unit="nats")}
 
         return with_measured(run, lab.measure(run.settings[ROW], run.seed, figures))
 

@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from polyseme.plots.colors import group_color
 from polyseme.plots.html_page import escaped
-from polyseme.plots.learning_curve import WIDTH, svg_file, svg_text
+from polyseme.plots.learning_curve import svg_file, svg_text
 
-_LEFT, _RIGHT, _TOP, _ROW = 30, 150, 76, 19
+WIDTH = 900
+_LEFT, _RIGHT, _TOP, _ROW = 30, 170, 76, 19
+_ASIDE = 14
+"""Pixels by which a node stands to the right of a parent of its own year, so that no line runs through it."""
 _STYLE = """
 .grid { stroke: #dfe5ea; stroke-width: 1 } .small { font-size: 12px }
 .branch { stroke: #8796a3; stroke-width: 1.3 } .other { stroke: #b9c4cd; stroke-width: 1; stroke-dasharray: 3 3 }
@@ -33,8 +36,10 @@ def family_tree(title: str, nodes: Sequence[TreeNode], *, marked: str = "", unma
     years = sorted({node.year for node in nodes})
     step = (WIDTH - _LEFT - _RIGHT) / max(len(years) - 1, 1)
     order = _depth_first(nodes)
+    aside = _asides(order)
     place = {
-        node.name: (_LEFT + step * years.index(node.year), _TOP + 22 + _ROW * row) for row, node in enumerate(order)
+        node.name: (_LEFT + step * years.index(node.year) + _ASIDE * aside[node.name], _TOP + 22 + _ROW * row)
+        for row, node in enumerate(order)
     }
     bottom = _TOP + 22 + _ROW * len(order)
     parts = [f"<style>{_STYLE}</style>"]
@@ -61,7 +66,19 @@ def family_tree(title: str, nodes: Sequence[TreeNode], *, marked: str = "", unma
             parts.append(f'<circle cx="{left:.0f}" cy="50" r="4" fill="{group_color(number)}"/>')
             parts.append(svg_text(left + 10, 54.5, text))
             left += 10 + 7.4 * len(text) + 24
-    return svg_file(title, parts, height=round(bottom + 6))
+    if any(len(node.parents) > 1 for node in nodes):
+        parts += [f'<path class="other" d="M{left:.0f} 50h26"/>', svg_text(left + 34, 54.5, "a further parent")]
+    return svg_file(title, parts, height=round(bottom + 6), width=WIDTH)
+
+
+def _asides(order: Sequence[TreeNode]) -> dict[str, int]:
+    """How many parents of its own year each node has above it; all of one year are children of the first of them."""
+    known = {node.name: node for node in order}
+    asides: dict[str, int] = {}
+    for node in order:
+        parent = known.get(node.parents[0]) if node.parents else None
+        asides[node.name] = asides[parent.name] + 1 if parent is not None and parent.year == node.year else 0
+    return asides
 
 
 def _depth_first(nodes: Sequence[TreeNode]) -> list[TreeNode]:

@@ -7,7 +7,7 @@ below the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from polyseme.plots.charts import CHART_STYLE, Scale, log_ticks, reach_of, round_ticks
@@ -25,6 +25,9 @@ _ASIDE = 8.0
 _LINE = 22
 _TOP = 64
 _BOTTOM = 26
+_BELOW_TITLE = 14
+_FAR = 100.0
+"""A list whose largest number is so many times its smallest has a logarithmic axis."""
 SWEEP_CHART_STYLE = f"{CHART_STYLE}\n.chart {{ max-width: {WIDTH}px; margin: .3rem 0 }}"
 """Charts are as wide as they were drawn, so that their text has the size of other notes."""
 
@@ -57,7 +60,7 @@ class _Panel(NamedTuple):
 
 def sweep_picture(title: str, settings: Sequence[str], figures: Sequence[PictureFigure]) -> str:
     """An SVG file with one panel per figure."""
-    parts, top = [], 0
+    parts, top = [], _BELOW_TITLE
     for panel in [_panel(settings, figure) for figure in figures]:
         size = f'y="{top}" width="{WIDTH}" height="{panel.height}" viewBox="0 0 {WIDTH} {panel.height}"'
         parts.append(f"<svg {size}>{''.join(panel.parts)}</svg>")
@@ -155,9 +158,9 @@ def _list(figure: PictureFigure) -> _Panel:
     left = 24 + min(max(7.2 * len(point.label) for point in figure.points), 330)
     bottom = _TOP + _LINE * len(figure.points)
     decimals = _decimals(figure.points)
-    across = Scale(*reach_of(_heights(figure.points)), left, WIDTH - 84)
+    across, ticks = _list_axis(_heights(figure.points), left)
     parts = [svg_text(8, _TOP - 14, figure.name)]
-    for tick, label in round_ticks(across):
+    for tick, label in ticks:
         parts.append(f'<line class="rule" x1="{across(tick):.1f}" x2="{across(tick):.1f}" y1="{_TOP}" y2="{bottom}"/>')
         parts.append(svg_text(across(tick), bottom + 18, label, anchor="middle"))
     for number, point in enumerate(figure.points):
@@ -171,6 +174,20 @@ def _list(figure: PictureFigure) -> _Panel:
         parts.append(_dot(across(point.mean), height, 0, 3.6, title=_title(point, decimals)))
         parts.append(svg_text(WIDTH - 74, height + 4, point.printed or f"{point.mean:.{decimals}f}"))
     return _Panel(bottom + _BOTTOM, parts)
+
+
+def _list_axis(values: Sequence[float], left: float) -> tuple[Callable[[float], float], list[tuple[float, str]]]:
+    """Where numbers lie in a list, and the round ones among them."""
+    if is_wide(values):
+        logs = Scale(*reach_of([math.log10(value) for value in values]), left, WIDTH - 84)
+        return lambda value: logs(math.log10(value)), log_ticks(10**logs.low, 10**logs.high)
+    across = Scale(*reach_of(values), left, WIDTH - 84)
+    return across, round_ticks(across)
+
+
+def is_wide(values: Sequence[float]) -> bool:
+    """Whether numbers are so far apart that a list of them needs a logarithmic axis."""
+    return min(values) > 0 and max(values) / min(values) >= _FAR
 
 
 def _heights(points: Sequence[PicturePoint]) -> list[float]:

@@ -14,7 +14,7 @@ from polyseme.papers import Figure, PublishedTable, cell_text, column_head, figu
 from polyseme.papers.published_table import number_text
 from polyseme.plots.family_tree import TreeNode, family_tree
 from polyseme.plots.labeled_points import Axis, LabeledPoint, labeled_points
-from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, sweep_picture
+from polyseme.plots.sweep_picture import PictureFigure, PicturePoint, is_wide, sweep_picture
 
 YEAR = Axis("year of the preprint", whole=True)
 GLUE = ("glue", "average")
@@ -33,11 +33,11 @@ def leads(table: PublishedTable) -> bool:
 def _score_year(table: PublishedTable) -> str:
     """GLUE's mean against the date of the preprint."""
     points = [
-        LabeledPoint(figure.system, _year(date), figure.value, f"mean of GLUE, {figure.split}", figure.split != "test")
+        LabeledPoint(figure.system, _year(date), figure.value, figure.split, figure.split != "test")
         for figure in table.figures
         if (figure.task, figure.metric) == GLUE and (date := table.systems.get(figure.system, {}).get("date"))
     ]
-    return _points("GLUE against the year", table, points, YEAR, Axis("mean"))
+    return _points("GLUE against the year", table, points, YEAR, Axis("mean of GLUE"))
 
 
 def _score_compute(table: PublishedTable) -> str:
@@ -117,7 +117,9 @@ def _row(figure: Figure, name: str, value: float) -> PicturePoint:
 
 
 def _scale(values: list[float]) -> tuple[float, str]:
-    """The divisor of large numbers, and its name on the axis."""
+    """The divisor of large numbers, and its name on the axis; none where the axis is logarithmic."""
+    if is_wide(values):
+        return 1.0, ""
     sizes = ((1e18, ", in 1e18"), (1e9, ", in billions"), (1e6, ", in millions"), (1e4, ", in thousands"))
     size, unit = next((each for each in sizes if max(values) >= each[0]), (1.0, ""))
     return (1e3 if size == 1e4 else size), unit
