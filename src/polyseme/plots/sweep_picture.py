@@ -181,8 +181,8 @@ def _list_axis(values: Sequence[float], left: float) -> tuple[Callable[[float], 
     if is_wide(values):
         logs = Scale(*reach_of([math.log10(value) for value in values]), left, WIDTH - 84)
         return lambda value: logs(math.log10(value)), log_ticks(10**logs.low, 10**logs.high)
-    across = Scale(*reach_of(values), left, WIDTH - 84)
-    return across, round_ticks(across)
+    plain = Scale(*reach_of(values), left, WIDTH - 84)
+    return plain.__call__, round_ticks(plain)
 
 
 def is_wide(values: Sequence[float]) -> bool:
