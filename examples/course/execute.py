@@ -36,10 +36,13 @@ class CellError(Exception):
 def main() -> None:
     """Run each notebook in a process of its own, in the folder of the course."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NOTEBOOK", help="names without .ipynb (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NOTEBOOK", help="such as 01_before_elmo (default: all)")
     parser.add_argument("--here", action="store_true", help="in this process, one notebook")
     settings = parser.parse_args()
-    names = settings.names or sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    known = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    names = [Path(name).name.removesuffix(".ipynb") for name in settings.names] or known
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"There is no notebook {unknown[0]}. There are: {', '.join(known)}.")
     if settings.here:
         os.chdir(FOLDER)
         try:

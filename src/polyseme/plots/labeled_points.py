@@ -77,7 +77,7 @@ def labeled_points(title: str, points: Sequence[LabeledPoint], *, across: Axis, 
         parts.append(svg_text(wide(tick), height - _BOTTOM + 19, label, anchor="middle"))
     parts.append(svg_text(WIDTH - _RIGHT, height - 10, across.name, anchor="end"))
     parts.append(svg_text(8, _TOP - 12, up.name))
-    places = _apart(
+    places = _side_by_side(
         [(point.name, (wide(across.place(point.x)), high(up.place(point.y)))) for point in points],
         _ASIDE if across.whole else 0,
     )
@@ -114,7 +114,7 @@ _STYLE = """
 """.strip()
 
 
-def _apart(points: Sequence[tuple[str, Place]], aside: float) -> list[Place]:
+def _side_by_side(points: Sequence[tuple[str, Place]], aside: float) -> list[Place]:
     """Names of one date beside each other where their points, or the lines that join them, would meet."""
     reach: dict[tuple[str, float], list[float]] = {}
     for name, (x, y) in points:

@@ -1,6 +1,6 @@
 """Places for the names of points in a picture, so that no name covers a point, a line or another name.
 
-A name stands beside one of its points where there is room, and otherwise at the nearest free place, with a leader line.
+A name is placed beside one of its points where there is room, and otherwise at the nearest free place, with a leader line.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def place_names(points: Mapping[str, Sequence[Place]], radius: float, area: Box)
     Args:
         points: of each name its points, which a line joins in their order.
         radius: of a point, in pixels.
-        area: where names may stand.
+        area: where names are allowed.
     """
     drawn = {name: _boxes(places, radius) for name, places in points.items()}
     taken: list[Box] = []
@@ -88,10 +88,10 @@ def place_names(points: Mapping[str, Sequence[Place]], radius: float, area: Box)
             others = [*taken, *(box for other, boxes in drawn.items() if other != name for box in boxes)]
             in_area = (each for each in candidates(name, points[name]) if each.box.is_in(area))
             free = (each for each in in_area if not any(map(each.box.overlaps, (*others, *drawn[name]))))
-            found = next((each for each in free if not _crosses(each, others)), None)
-            if found is not None:
-                placed[name] = found
-                taken += [found.box, *(_dot(place, 1) for place in found.line)]
+            chosen = next((each for each in free if not _crosses(each, others)), None)
+            if chosen is not None:
+                placed[name] = chosen
+                taken += [chosen.box, *(_dot(place, 1) for place in chosen.line)]
     return list(placed.values())
 
 
