@@ -1,6 +1,7 @@
 """Places for the names of points in a picture, so that no name covers a point, a line or another name.
 
-A name is placed beside one of its points where there is room, and otherwise at the nearest free place, with a leader line.
+A name is placed beside one of its points where there is room, and otherwise at the nearest free place, with a leader
+line.
 """
 
 from __future__ import annotations
