@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from polyseme.bundle import Bundle
 from polyseme.cost import Cost, Tally
-from polyseme.embedding.flow import warn_unread
+from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.encoders.inference import Precision, build_inference_encoder
 from polyseme.errors import InputError, OptionError, PolysemeWarning
@@ -22,6 +22,7 @@ from polyseme.plots.word_uses import Use
 from polyseme.result_tables import ShownAsTable, Table
 from polyseme.text.marked_word import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
+from polyseme.types import Document
 from polyseme.verb_options.word_options import SimilarOptions
 from polyseme.word_senses.build_index import opened_index
 from polyseme.word_senses.gather_uses import index_settings, use_embedder
@@ -122,75 +123,89 @@ def similar_uses(options: SimilarOptions, compared_by: Sequence[ComparedBy]) -> 
     if there are enough, and if they differ.
     """
     started = time.perf_counter()
-    top, same_word = options.top, options.same_word
-    if top < 1:
-        raise OptionError(f"The number of neighbors must be at least 1. Got {top} instead.")
-    packed = {
-        id(each.bundle): build_inference_encoder(each.bundle.encoder, each.precision) for each in reversed(compared_by)
-    }
-    embedders = [
-        use_embedder(
-            each.bundle, options, layer=each.layer, precision=each.precision, inference=packed[id(each.bundle)]
-        )
-        for each in compared_by
-    ]
+    if options.top < 1:
+        raise OptionError(f"The number of neighbors must be at least 1. Got {options.top} instead.")
+    embedders = _build_embedders(options, compared_by)
     marked = marked_use(options.text, masks=_masks(compared_by[0].bundle))
     [use] = marked.words
-    queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]
-    warn_unread(embedders[0].tally)
-    for query, each in zip(queries, compared_by, strict=True):
-        if not query.any():
-            warnings.warn(
-                f"{model_name(each.model)} has no vector for {str(use)!r}, and all uses are equally far from it: its "
-                "neighbors mean nothing.",
-                PolysemeWarning,
-                stacklevel=2,
-            )
-    for embedder in embedders:
-        embedder.tally.vanished = embedder.tally.unknown = 0
+    queries = _embed_query(marked, embedders, compared_by)
     views = [
         View(fingerprint=fingerprint(each.bundle, each.precision), layer=embedder.choice, pool=embedder.pool)
         for each, embedder in zip(compared_by, embedders, strict=True)
     ]
     settings = index_settings(options, compared_by[0].model)
     with opened_index(options.source, options.index, embedders, views, **settings) as uses:
-        same = uses.is_word(use)
+        is_same = uses.is_word(use)
         itself = uses.rows_of(marked.text, use.start, use.end)
-        same_but_itself, others = same.copy(), ~same
-        same_but_itself[itself] = others[itself] = False
-        n_same = int(same.sum())
-        if same_word is not False and not same_but_itself.any():
-            _report_none(use, n_same, uses, required=same_word is True)
-        center = options.center and int(same_but_itself.sum()) >= MIN_CENTERED
-        near, *rest = [
-            Neighbors(
-                layer=str(each.layer),
-                model=each.model,
-                center=center and not each.without_context,
-                same=None
-                if same_word is False
-                else near_uses(uses, query, number, top, same_but_itself, center=center and not each.without_context),
-                other=None if same_word is True else near_uses(uses, query, number, top, others),
+        same, others = is_same.copy(), ~is_same
+        same[itself] = others[itself] = False
+        n_same = int(is_same.sum())
+        if options.same_word is not False and not same.any():
+            _report_none(use, n_same, uses, required=options.same_word is True)
+        enough = options.center and int(same.sum()) >= MIN_CENTERED
+        neighbors = []
+        for number, (query, each) in enumerate(zip(queries, compared_by, strict=True)):
+            center = enough and not each.without_context
+            near_same = near_other = None
+            if options.same_word is not False:
+                near_same = near_uses(uses, query, number, options.top, same, center=center)
+            if options.same_word is not True:
+                near_other = near_uses(uses, query, number, options.top, others)
+            neighbors.append(
+                Neighbors(layer=str(each.layer), model=each.model, center=center, same=near_same, other=near_other)
             )
-            for number, (query, each) in enumerate(zip(queries, compared_by, strict=True))
-        ]
-        tally = embedders[0].tally.copy()
-        for embedder in embedders[1:]:
-            tally.add(Tally(pieces=embedder.tally.pieces, flops=embedder.tally.flops))
         return Similar(
             word=str(use),
             text=marked.text,
             start=use.start,
             end=use.end,
             pool=embedders[0].pool,
-            near=near,
-            against=rest[0] if rest else None,
+            near=neighbors[0],
+            against=neighbors[1] if len(neighbors) > 1 else None,
             n_uses=len(uses),
             n_same=n_same,
             n_left_out=len(itself),
             exact=uses.is_exact,
-            cost=tally.cost(time.perf_counter() - started, embedders[0].device),
+            cost=_cost_of(embedders, time.perf_counter() - started),
         )
+
+
+def _build_embedders(options: SimilarOptions, compared_by: Sequence[ComparedBy]) -> list[Embedder]:
+    """One per layer; layers of one model share its packed encoder."""
+    packed = {
+        id(each.bundle): build_inference_encoder(each.bundle.encoder, each.precision) for each in reversed(compared_by)
+    }
+    return [
+        use_embedder(
+            each.bundle, options, layer=each.layer, precision=each.precision, inference=packed[id(each.bundle)]
+        )
+        for each in compared_by
+    ]
+
+
+def _embed_query(marked: Document, embedders: Sequence[Embedder], compared_by: Sequence[ComparedBy]) -> list[Floats]:
+    """The vectors of the marked use, at length 1; a model that has none for it gets a warning."""
+    queries = [unit(embedder([marked])[0].vectors[0]) for embedder in embedders]
+    warn_unread(embedders[0].tally)
+    for query, each in zip(queries, compared_by, strict=True):
+        if not query.any():
+            warnings.warn(
+                f"{model_name(each.model)} has no vector for {str(marked.words[0])!r}, and all uses are equally far "
+                "from it: its neighbors mean nothing.",
+                PolysemeWarning,
+                stacklevel=3,
+            )
+    for embedder in embedders:
+        embedder.tally.vanished = embedder.tally.unknown = 0
+    return queries
+
+
+def _cost_of(embedders: Sequence[Embedder], seconds: float) -> Cost:
+    """The cost of all embedders; texts and words are counted once."""
+    tally = embedders[0].tally.copy()
+    for embedder in embedders[1:]:
+        tally.add(Tally(pieces=embedder.tally.pieces, flops=embedder.tally.flops))
+    return tally.cost(seconds, embedders[0].device)
 
 
 def near_uses(
