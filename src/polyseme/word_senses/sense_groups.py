@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -181,45 +182,37 @@ def senses_of(
     )
     if saved is not None:
         saved.check_fits(word_uses.view, context, word_uses.name)
-    same, min_ease = (SAME_DISTANCE_IN_CONTEXT, MIN_EASE_IN_CONTEXT) if context else (SAME_DISTANCE, MIN_EASE)
-    grouped = _group_uses(word_uses, word, saved, options.n_senses, seed=options.seed, same=same, min_ease=min_ease)
-    n_groups = int(grouped.labels.max()) + 1 if saved is None else len(saved.senses)
-    typical = examples(word_uses.vectors, grouped.labels, n_groups=n_groups)
-    center, means = (saved.center, saved.means) if saved is not None else _means(word_uses.vectors, grouped.labels)
-    rest = word_uses.vectors - center if n_groups > 1 else word_uses.vectors
-    cosines = unit(rest) @ (means if n_groups > 1 else unit(center)[None]).T
+    groups = _group_uses(word_uses, word, options) if saved is None else _assign_uses(word_uses, saved)
     notes: list[str] = []
-    described = (
-        list(saved.senses)
-        if saved is not None
-        else _describe_senses(word, word_uses, grouped.labels, typical, means, center, namer, wordnet, embedder, notes)
-    )
+    if saved is not None:
+        descriptions: Sequence[Mapping[str, Any]] = saved.senses
+    else:
+        descriptions, notes = _describe_senses(word, groups, namer=namer, wordnet=wordnet, embedder=embedder)
     points = draw(word_uses.vectors, options.seed)
-    sizes = np.bincount(grouped.labels, minlength=n_groups).tolist()
     tally = Tally() if embedder is None else embedder.tally
     return Senses(
         word=word,
         source=word_uses.name,
-        n_senses=n_groups,
-        explanation=grouped.explanation,
-        ease=grouped.count.ease,
+        n_senses=groups.n_groups,
+        explanation=groups.assignment.explanation,
+        ease=groups.assignment.count.ease,
         senses=[
             Sense(**each, n_uses=size, mean=_numbers(mean))
-            for each, size, mean in zip(described, sizes, means, strict=True)
+            for each, size, mean in zip(descriptions, groups.sizes(), groups.means, strict=True)
         ],
         uses=[
             SenseUse(use.text, use.start, use.end, id, int(label) + 1, float(x), float(y), float(near[label]), fields)
             for id, use, fields, label, near, (x, y) in zip(
-                word_uses.ids, word_uses.uses, word_uses.fields, grouped.labels, cosines, points, strict=True
+                word_uses.ids, word_uses.uses, word_uses.fields, groups.labels, groups.cosines(), points, strict=True
             )
         ],
-        examples=typical,
+        examples=groups.examples,
         notes=notes,
         layer=str(options.layer) if bundle is not None else layer_name(word_uses.view.layer),
         pool=word_uses.view.pool,
         context=context,
         map=options.map,
-        center=_numbers(center),
+        center=_numbers(groups.center),
         view=view_to_json(word_uses.view),
         cost=tally.cost(time.perf_counter() - started, torch.device("cpu") if embedder is None else embedder.device),
     )
@@ -234,16 +227,64 @@ def _embedder(
     return embedder, View(fingerprint=fingerprint(bundle, precision), layer=embedder.choice, pool=embedder.pool)
 
 
-def _group_uses(
-    word_uses: UsesOfWord, word: str, saved: SavedSenses | None, n_senses: int | None, **options: Any
-) -> SenseAssignment:
-    if saved is not None:
-        return SenseAssignment(
-            saved.assign(word_uses.vectors), Count(len(saved.senses), (), len(word_uses)), saved.explanation
+@dataclass(frozen=True)
+class _Groups:
+    """The uses of a word, the sense of each, and what the vectors of each sense have in common."""
+
+    word_uses: UsesOfWord
+    assignment: SenseAssignment
+    n_groups: int
+    center: Floats
+    """[D]: the mean of all vectors."""
+    means: Floats
+    """[K, D]: for each group the mean of its vectors without the center, at length 1."""
+
+    @property
+    def labels(self) -> Labels:
+        return self.assignment.labels
+
+    @cached_property
+    def examples(self) -> list[list[int]]:
+        """For each group its most typical uses."""
+        return examples(self.word_uses.vectors, self.labels, n_groups=self.n_groups)
+
+    def sizes(self) -> list[int]:
+        sizes: list[int] = np.bincount(self.labels, minlength=self.n_groups).tolist()
+        return sizes
+
+    def cosines(self) -> Floats:
+        """[N, K]: each use against the mean of each group; of a single group, against the center."""
+        vectors = self.word_uses.vectors
+        rest, directions = (
+            (vectors - self.center, self.means) if self.n_groups > 1 else (vectors, unit(self.center)[None])
         )
+        cosines: Floats = unit(rest) @ directions.T
+        return cosines
+
+
+def _group_uses(word_uses: UsesOfWord, word: str, options: SensesOptions) -> _Groups:
+    """Find the senses among the uses."""
     refuse_if_single(word, word_uses.uses, word_uses.name)
-    check_n_senses(n_senses, len(word_uses))
-    return group(word_uses.vectors, n_senses, scale=typical_distance(word_uses.vectors, word_uses.others), **options)
+    check_n_senses(options.n_senses, len(word_uses))
+    scale = typical_distance(word_uses.vectors, word_uses.others)
+    in_context = options.context > 0
+    assignment = group(
+        word_uses.vectors,
+        options.n_senses,
+        seed=options.seed,
+        scale=scale,
+        same=SAME_DISTANCE_IN_CONTEXT if in_context else SAME_DISTANCE,
+        min_ease=MIN_EASE_IN_CONTEXT if in_context else MIN_EASE,
+    )
+    n_groups = int(assignment.labels.max()) + 1
+    return _Groups(word_uses, assignment, n_groups, *_means(word_uses.vectors, assignment.labels))
+
+
+def _assign_uses(word_uses: UsesOfWord, saved: SavedSenses) -> _Groups:
+    """Give each use the nearest of the senses of a file."""
+    labels, count = saved.assign(word_uses.vectors), Count(len(saved.senses), (), len(word_uses))
+    assignment = SenseAssignment(labels, count, saved.explanation)
+    return _Groups(word_uses, assignment, len(saved.senses), saved.center, saved.means)
 
 
 def _means(vectors: Floats, labels: Labels) -> tuple[Floats, Floats]:
@@ -255,28 +296,20 @@ def _means(vectors: Floats, labels: Labels) -> tuple[Floats, Floats]:
 
 
 def _describe_senses(
-    word: str,
-    word_uses: UsesOfWord,
-    labels: Labels,
-    typical: Sequence[Sequence[int]],
-    means: Floats,
-    center: Floats,
-    namer: Bundle | None,
-    wordnet: WordNet | None,
-    embedder: Embedder | None,
-    notes: list[str],
-) -> list[dict[str, Any]]:
-    """What describes each sense but its size and its mean; `notes` get what else there is to know."""
+    word: str, groups: _Groups, *, namer: Bundle | None, wordnet: WordNet | None, embedder: Embedder | None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The description of each sense except its size and mean; and notes."""
+    word_uses, labels = groups.word_uses, groups.labels
     around = telling_neighbors(word_uses.uses, labels.tolist(), word_uses.background)
-    filled: list[list[str]] = [[] for _ in typical]
+    filled: list[list[str]] = [[] for _ in range(groups.n_groups)]
     if namer is not None:
         more = examples(word_uses.vectors, labels, n_examples=N_FILLED)
         filled = replacements(namer, word, [[word_uses.uses[place] for place in members] for members in more])
-    glosses: list[list[NearGloss]] = [[] for _ in typical]
+    glosses: list[list[NearGloss]] = [[] for _ in range(groups.n_groups)]
+    note = None
     if wordnet is not None and embedder is not None:
-        glosses, note = nearest_glosses(wordnet, word, embedder, means, center)
-        notes += [note] if note else []
-    return [
+        glosses, note = nearest_glosses(wordnet, word, embedder, groups.means, groups.center)
+    descriptions = [
         {
             "id": _id(word, [word_uses.uses[place] for place in _medoids(word_uses.vectors, labels == label)]),
             "name": name_of(replacing, neighbors),
@@ -286,6 +319,7 @@ def _describe_senses(
         }
         for label, (replacing, neighbors, near) in enumerate(zip(filled, around, glosses, strict=True))
     ]
+    return descriptions, [note] if note else []
 
 
 def _numbers(vector: Floats) -> list[float]:
