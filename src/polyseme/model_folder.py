@@ -155,27 +155,13 @@ def save_bundle(
         )
     if dtype not in (None, torch.float32) and not family.folder.described:
         raise OptionError(f"The files of {family.name} hold weights in fp32 only. Leave the other precision out.")
-    specials = {} if bundle.tokenizer is None else bundle.tokenizer.specials
-    architecture = family.architecture(outputs)
-    bare = architecture == family.architectures[-1][0]
+    bare = family.architecture(outputs) == family.architectures[-1][0]
     ours, scales = round_to_int8(named_tensors(bundle), layers)
     tensors = write(family.table(bundle.config, bundle.tied), ours, outputs, prefix=not bare)
     if dtype is not None:
         tensors = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
-    written = family.settings_of(bundle.config)
-    config = {**bundle.foreign, **written}
-    if family.folder.described:
-        stored = next(each.dtype for each in tensors.values() if each.is_floating_point())
-        config |= {
-            "model_type": family.name,
-            "architectures": [architecture],
-            "tie_word_embeddings": bundle.tied,
-            "dtype": str(stored).removeprefix("torch."),
-        } | ({SETTING: dict(QUANTIZED)} if int8 else {})
-        config = _begins_and_ends(bundle) | config
-        for role, name in family.special_ids:
-            if role in specials and (name not in config or written.get(name, specials[role]) is None):
-                config[name] = specials[role]
+    stored = next((each.dtype for each in tensors.values() if each.is_floating_point()), torch.float32)
+    config = _settings_to_write(bundle, stored) | ({SETTING: dict(QUANTIZED)} if int8 else {})
     record: dict[str, Any] = {"format": 1, "family": family.name, "outputs": outputs}
     if bundle.tokenizer is not None:
         record["tokenizer"] = bundle.tokenizer.fingerprint
@@ -193,6 +179,30 @@ def save_bundle(
         if card is not None:
             (folder / MODEL_CARD).write_text(card, encoding="utf-8")
         write_json(folder / CARD, record)
+
+
+def _settings_to_write(bundle: Bundle, stored: torch.dtype) -> dict[str, Any]:
+    """What the file of settings has: those of the family, and what else came with the model.
+
+    Where the layout asks for it, the class, the precision and the ids of special pieces, too.
+    """
+    family, specials = bundle.family, {} if bundle.tokenizer is None else bundle.tokenizer.specials
+    written = family.settings_of(bundle.config)
+    if not family.folder.described:
+        return {**bundle.foreign, **written}
+    config = {
+        **_begins_and_ends(bundle),
+        **bundle.foreign,
+        **written,
+        "model_type": family.name,
+        "architectures": [family.architecture(list(bundle.outputs))],
+        "tie_word_embeddings": bundle.tied,
+        "dtype": str(stored).removeprefix("torch."),
+    }
+    for role, name in family.special_ids:
+        if role in specials and (name not in config or written.get(name, specials[role]) is None):
+            config[name] = specials[role]
+    return config
 
 
 def _begins_and_ends(bundle: Bundle) -> dict[str, Any]:
