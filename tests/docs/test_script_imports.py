@@ -1,10 +1,11 @@
-"""What scripts import from polyseme and from each other exists: most benchmarks and experiments are run by no test."""
+"""What scripts and notebooks import from polyseme and from each other exists: most of them are run by no quick test."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import importlib.util
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +13,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = [script for folder in ("benchmarks", "experiments") for script in sorted((ROOT / folder).glob("*.py"))]
-PEERS = {"gensim", "kenlm", "scipy", "sentence_transformers", "transformers", "triton"}
+SCRIPTS = [
+    *(script for folder in ("benchmarks", "experiments") for script in sorted((ROOT / folder).glob("*.py"))),
+    *(script for pattern in ("*.py", "*.ipynb") for script in sorted((ROOT / "examples").rglob(pattern))),
+]
+PEERS = {"gensim", "kenlm", "pyspark", "ray", "scipy", "sentence_transformers", "transformers", "triton"}
 """Packages that a script may need beyond polyseme's own, and that may be absent here."""
+
+
+def code_of(script: Path) -> str:
+    """The text of a script, or of all cells of a notebook."""
+    text = script.read_text(encoding="utf-8")
+    if script.suffix != ".ipynb":
+        return text
+    cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    return "\n".join("".join(lines) for lines in cells)
 
 
 def imports_of(script: Path) -> Iterator[tuple[str, list[str]]]:
     """Every module that a script imports, anywhere in it, with the names that it takes from it."""
-    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(code_of(script))):
         if isinstance(node, ast.Import):
             yield from ((alias.name, []) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
