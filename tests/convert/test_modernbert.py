@@ -58,6 +58,7 @@ def test_old_names_say_what_the_new_ones_do() -> None:
         {"masks": ("all",)},
         {"masks": ("local:3", "all", "local:3", "local:3", "all")},
         {"masks": ("local:1:2",), "positions": "rotary:500"},
+        {"positions": "rotary:1234567:98765.4321"},
         {"norm_kind": "layer", "attention_bias": True, "attention_output_bias": True, "inner_bias": True},
         {"activation": "silu", "norm_epsilon": 1e-3},
     ],
@@ -65,6 +66,7 @@ def test_old_names_say_what_the_new_ones_do() -> None:
 )
 def test_options_equal_the_reference(changes: dict[str, Any]) -> None:
     config = TINY.replace(**changes)
+    assert FAMILY.config_of(FAMILY.settings_of(config), "config.json") == config
     pair = make_pair(FAMILY, "ModernBertForMaskedLM", config)
     batch = ragged_batch(config)
     with torch.no_grad():

@@ -13,7 +13,7 @@ from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import MaskedOutput
 from polyseme.parts.masks import Local, get_mask
-from polyseme.parts.rotary_positions import bases
+from polyseme.parts.rotary_positions import bases, in_full
 
 SETTINGS = Settings(
     names={
@@ -85,7 +85,7 @@ def _positions(theirs: Mapping[str, Any], where: str) -> str:
             raise ModelError(f"{where} asks for rotary positions of type {form!r}; polyseme knows only 'default'.")
         base = settings.get("rope_theta", theirs.get(old_name, default))
         named.append(_positive(base, old_name, where))
-    return f"rotary:{named[0]:g}" if named[0] == named[1] else f"rotary:{named[0]:g}:{named[1]:g}"
+    return ":".join(["rotary", *dict.fromkeys(map(in_full, named))])
 
 
 def _masks(theirs: Mapping[str, Any], n_layers: int, where: str) -> tuple[str, ...]:

@@ -101,6 +101,15 @@ def bases(name: str) -> tuple[float, float] | None:
     return (numbers[0], numbers[-1]) if len(numbers) <= 2 and min(numbers) > 0 else None
 
 
+def in_full(base: float) -> str:
+    """A base as a config's `positions` names it, with all its digits.
+
+    >>> in_full(160000.0), in_full(1234567.0), in_full(98765.4321)
+    ('160000', '1234567', '98765.4321')
+    """
+    return repr(base).removesuffix(".0")
+
+
 def _refusal(config: Any) -> str | None:
     if config.width_of_heads % 2:
         return f"Rotary positions need heads of an even width. Got {config.width_of_heads} instead."
