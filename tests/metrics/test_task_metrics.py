@@ -84,6 +84,12 @@ def test_correlations_equal_scipys_with_ties_and_without() -> None:
                 assert found["spearman"] == pytest.approx(stats.spearmanr(gold, predicted).statistic, abs=1e-12)
 
 
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1e160])
+def test_numbers_whose_squares_are_none(size: float) -> None:
+    found = measure(["pearson"], [size, 2 * size, 5 * size], [1.0, 2.0, 3.0])
+    assert found["pearson"] == pytest.approx(stats.pearsonr([1.0, 2.0, 5.0], [1.0, 2.0, 3.0]).statistic, abs=1e-12)
+
+
 def test_what_is_not_defined_is_0_and_said() -> None:
     names = ["pearson", "spearman"]
     assert measure(names, [1.0, 2.0, 3.0], [0.1, 0.1, 0.1]) == {"pearson": 0.0, "spearman": 0.0}

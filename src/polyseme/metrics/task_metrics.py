@@ -177,9 +177,17 @@ def _numbers(values: Labels) -> NDArray[np.float64]:
 def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     if len(one) < 2 or (one == one[0]).all() or (other == other[0]).all():
         return 0.0
-    one, other = one - one.mean(), other - other.mean()
-    one, other = one / np.linalg.norm(one), other / np.linalg.norm(other)
+    one, other = _direction(one), _direction(other)
     return float(np.clip(one @ other, -1.0, 1.0))
+
+
+def _direction(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What values differ from their mean by, at length 1; values of any size, whose squares may not be numbers."""
+    values = values / np.abs(values).max()
+    values = values - values.mean()
+    values = values / np.abs(values).max()
+    result: NDArray[np.float64] = values / np.linalg.norm(values)
+    return result
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
