@@ -106,6 +106,21 @@ def test_span_lengths_are_poisson_and_come_to_what_is_wanted() -> None:
         assert (np.maximum(few, 0).sum(axis=1) == wanted).all()
 
 
+@pytest.mark.parametrize("n_pieces", [1, 3, 18, 300])
+def test_short_spans_come_to_what_is_wanted_too(n_pieces: int) -> None:
+    """Few and short ones may be drawn, and a text still never grows."""
+    keys = row_keys(7, 0, np.arange(20_000))
+    lengths = span_lengths(np.full(len(keys), n_pieces), 1.0, keys)
+    assert (np.maximum(lengths, 0).sum(axis=1) == n_pieces).all()
+    assert ((lengths >= 0).sum(axis=1) <= n_pieces).all()
+
+
+@pytest.mark.parametrize("mean_length", [0.5, 1e9, float("nan")])
+def test_lengths_that_no_span_can_have_are_refused(mean_length: float) -> None:
+    with pytest.raises(OptionError, match="The mean_length of spans must be from 1"):
+        Denoising(mean_length=mean_length)
+
+
 WAYS = {
     "permute": {"permute": True},
     "rotate": {"rotate": True},

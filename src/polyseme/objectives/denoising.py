@@ -17,6 +17,7 @@ Shapes: R rows, T pieces of a row, n of them of its text, M spans that are drawn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
@@ -31,6 +32,10 @@ from polyseme.errors import OptionError
 from polyseme.objectives.objective import BaseObjective, TwoStackNets, refuse_no_first, training_flops
 from polyseme.objectives.target_selection import LAST
 from polyseme.types import Example, Needs, Rows
+
+
+LONGEST_MEAN = 10_000
+"""Of spans; no row is as long."""
 
 
 class Text(NamedTuple):
@@ -63,8 +68,11 @@ class Denoising(BaseObjective):
         for name in ("infill_rate", "mask_rate", "delete_rate"):
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"The {name} of a text must be from 0 to below 1. Got {getattr(self, name)} instead.")
-        if not self.mean_length > 0:
-            raise OptionError(f"The mean_length of spans must be over 0. Got {self.mean_length} instead.")
+        if not 1 <= self.mean_length <= LONGEST_MEAN:
+            raise OptionError(
+                f"The mean_length of spans must be from 1 to {LONGEST_MEAN:,}: with shorter ones, more masks would be "
+                f"put in than pieces are taken out. Got {self.mean_length} instead."
+            )
         if not (self.permute or self.rotate or self.infill_rate or self.mask_rate or self.delete_rate):
             raise OptionError(
                 "Nothing would be done to the text: set at least one of permute, rotate, infill_rate, mask_rate and "
@@ -165,10 +173,13 @@ def infilled(text: Text, rate: float, mean_length: float, mask: int, keys: Keys)
 def span_lengths(n_pieces: Ints, mean_length: float, keys: Keys) -> Ints:
     """[R, M]: lengths of Poisson spans that sum to `n_pieces` [R]; where there are fewer spans, -1, behind them.
 
-    There are no more spans than pieces in them: of those without any, the last are left out.
+    There are no more spans than pieces in them: of those without any, the last are left out. So many are drawn that
+    their sum falls short once in 10¹⁵ rows; the last one then takes the rest.
     """
-    n_drawn = 2 * int(n_pieces.max(initial=0)) + 8
+    n_most = int(n_pieces.max(initial=0))
+    n_drawn = math.ceil((n_most + 8 * math.sqrt(n_most) + 32) / mean_length)
     lengths = poisson(uniform(keys, "span lengths", n_drawn), mean_length)
+    lengths[:, -1] += np.maximum(n_pieces - lengths.sum(axis=1), 0)
     before = np.cumsum(lengths, axis=1) - lengths
     used = before < n_pieces[:, None]
     lengths = np.minimum(lengths, np.maximum(n_pieces[:, None] - before, 0))
