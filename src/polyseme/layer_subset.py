@@ -9,6 +9,7 @@ from polyseme.bundle import Bundle, named_tensors, new_bundle
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import OptionError
 from polyseme.parts.initialization import skip_initialization
+from polyseme.parts.masks import masks_by_layer, named_together
 
 LAYER = "encoder.layers."
 """How the names of a layer's weights begin."""
@@ -55,8 +56,9 @@ def with_layers(bundle: Bundle, layers: Sequence[int], name: str = "the model") 
         weight_sets = sets
     if config.heads_left is not None:
         changes["heads_left"] = tuple(config.heads_left[each] for each in weight_sets)
-    if len(config.masks) > 1:
-        changes["masks"] = tuple(config.layer_masks[number] for number in taken)
+    masks = [config.layer_masks[number] for number in taken]
+    fit = len(config.masks) == 1 and masks_by_layer(config.masks, len(masks)) == tuple(masks)
+    changes["masks"] = config.masks if fit and len(set(masks)) > 1 else named_together(masks)
     with skip_initialization():
         small = new_bundle(bundle.family, config.replace(**changes), bundle.outputs, bundle.tokenizer, tied=bundle.tied)
     theirs = named_tensors(bundle)

@@ -166,6 +166,17 @@ def test_taken_layers_are_the_teachers(family: str, tmp_path: Any) -> None:
     assert load_bundle(tmp_path / "small").config.depth == 2
 
 
+@pytest.mark.parametrize("layers", [(1,), (1, 2), (1, 4), (1, 4, 5), (1, 3, 4, 6), (1, 2, 3, 4)])
+def test_taken_layers_see_what_they_saw(layers: tuple[int, ...], tmp_path: Any) -> None:
+    """Each keeps its own mask, and the base of its positions, which follows from that."""
+    bundle = bundle_of("modernbert", n_layers=7)
+    small = with_layers(bundle, layers)
+    masks = bundle.config.layer_masks  # type: ignore[attr-defined]
+    assert small.config.layer_masks == tuple(masks[number - 1] for number in layers)  # type: ignore[attr-defined]
+    save_bundle(small, tmp_path / "small")
+    assert load_bundle(tmp_path / "small").config == small.config
+
+
 def test_heads_that_were_pruned_stay_gone() -> None:
     bundle = bundle_of("bert", heads_left=((0, 1), (2,), (0, 3)))
     small = with_layers(bundle, (1, 3))

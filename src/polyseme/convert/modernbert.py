@@ -12,7 +12,7 @@ from polyseme.convert.family import SMALL, Family
 from polyseme.encoders.transformer_config import TransformerConfig
 from polyseme.errors import ModelError
 from polyseme.outputs.pieces import MaskedOutput
-from polyseme.parts.masks import Local, get_mask
+from polyseme.parts.masks import Local, get_mask, named_together
 from polyseme.parts.rotary_positions import bases, in_full
 
 SETTINGS = Settings(
@@ -97,12 +97,7 @@ def _masks(theirs: Mapping[str, Any], n_layers: int, where: str) -> tuple[str, .
         return (f"{local}:{every}",)
     if not isinstance(kinds, (list, tuple)) or len(kinds) != n_layers or not set(kinds) <= set(BASES):
         raise ModelError(f"In {where}, 'layer_types' must name {' or '.join(BASES)} for each of {n_layers} layers.")
-    masks = tuple(local if kind == "sliding_attention" else "all" for kind in kinds)
-    if set(masks) <= {"all"}:
-        return ("all",)
-    every = next((number for number in range(1, n_layers) if masks[number] == "all"), max(every, n_layers))
-    patterned = tuple(local if number % every else "all" for number in range(n_layers))
-    return (f"{local}:{every}",) if patterned == masks else masks
+    return named_together([local if kind == "sliding_attention" else "all" for kind in kinds], every)
 
 
 def _dropout(theirs: Mapping[str, Any], default: float, where: str) -> float:

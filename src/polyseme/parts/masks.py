@@ -165,6 +165,24 @@ def masks_by_layer(names: Sequence[str], n_layers: int) -> tuple[str, ...]:
     return tuple(f"local:{settings[0]}" if number % every else "all" for number in range(n_layers))
 
 
+def named_together(by_layer: Sequence[str], every: int = 0) -> tuple[str, ...]:
+    """The names of all layers' masks as a config has them: one for all layers, one that ends in `:EVERY`, or one each.
+
+    `every` is for layers of which only the first is without bound, where any EVERY from their number on says the same.
+
+    >>> named_together(["all", "local:2", "all", "local:2"]), named_together(["all", "all", "local:2"])
+    (('local:2:2',), ('all', 'all', 'local:2'))
+    >>> named_together(["causal", "causal"]), named_together(["all", "local:2"], 3)
+    (('causal',), ('local:2:3',))
+    """
+    if len(set(by_layer)) == 1:
+        return (by_layer[0],)
+    n_layers = len(by_layer)
+    every = next((number for number in range(1, n_layers) if by_layer[number] == "all"), max(every, n_layers))
+    pattern = f"{next((name for name in by_layer if name != 'all'), 'all')}:{every}"
+    return (pattern,) if masks_by_layer([pattern], n_layers) == tuple(by_layer) else tuple(by_layer)
+
+
 @dataclass
 class Places:
     """Where the queries and keys of one call stand, and which keys exist."""
