@@ -177,6 +177,14 @@ def test_tables_agree_with_spans_written_out(scheme: str) -> None:
             assert by_table == valid([TAGS[scheme][tag] for tag in path], scheme)
 
 
+@pytest.mark.parametrize("scheme", [scheme for scheme in TAGS if scheme is not None])
+def test_tags_without_types_follow_each_other_as_those_of_one_type(scheme: str) -> None:
+    of_one = sorted({"O", *(tag for tag in TAGS[scheme] if tag.endswith("-X"))})
+    without = [tag.removesuffix("-X") for tag in of_one]
+    for mine, theirs in zip(allowed_transitions(without, scheme), allowed_transitions(of_one, scheme), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 def test_refuses_tags_of_no_scheme() -> None:
     with pytest.raises(ModelError, match="'NOUN' is not one of scheme BIO"):
         LinearChain(["O", "NOUN"], "BIO")

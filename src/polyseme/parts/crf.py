@@ -212,12 +212,12 @@ def allowed_transitions(tags: Sequence[str], scheme: str | None) -> tuple[Tensor
     if scheme not in SCHEMES:
         raise ModelError(f"There is no tag scheme {scheme!r}. {nearest(scheme, SCHEMES)}")
     for tag in tags:
-        letter, type_ = parts_of(tag)
-        if tag != OUTSIDE and not (letter and letter in SCHEMES[scheme] and type_):
+        letter, _ = parts_of(tag)
+        if tag != OUTSIDE and letter not in tuple(SCHEMES[scheme]):
             known = ", ".join(f"{each}-TYPE" for each in SCHEMES[scheme])
             raise ModelError(
-                f"Tag {tag!r} is not one of scheme {scheme}, whose tags are O and {known}. Leave the scheme out if "
-                "tags are not spans."
+                f"Tag {tag!r} is not one of scheme {scheme}, whose tags are O and {known}, or the letters alone where "
+                "there is one type. Leave the scheme out if tags are not spans."
             )
     between = torch.tensor([[may_follow(before, tag, scheme) for tag in tags] for before in tags])
     first = torch.tensor([may_start(tag, scheme) for tag in tags])
