@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
+from polyseme.convert.config_file import shortened
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder import Encoder
@@ -77,8 +78,8 @@ class Bundle(nn.Module):
     @property
     def first_written(self) -> int:
         """The piece that a decoder reads before any other: the one that config.json names, else the family's."""
-        named = self.foreign.get("decoder_start_token_id")
-        if isinstance(named, int) and not isinstance(named, bool):
+        named = self.piece_set("decoder_start_token_id")
+        if named is not None:
             return named
         role = self.family.first
         if self.decoder is None or role is None:
@@ -89,6 +90,17 @@ class Bundle(nn.Module):
                 "special_tokens_map.json beside the tokenizer's files, or by 'decoder_start_token_id' in config.json."
             )
         return self.tokenizer.specials[role]
+
+    def piece_set(self, setting: str) -> int | None:
+        """The piece whose id a setting of config.json or generation_config.json is; None: it is not set."""
+        named = self.foreign.get(setting)
+        id = named[0] if isinstance(named, list) and len(named) == 1 else named
+        if id is None or (isinstance(id, int) and not isinstance(id, bool) and 0 <= id < self.config.n_pieces):
+            return id
+        raise ModelError(
+            f"The model's {setting!r} must be the id of one piece, a whole number below {self.config.n_pieces:,}. Got "
+            f"{shortened(named)} instead. Correct it in generation_config.json, or in config.json, or remove it."
+        )
 
     @property
     def next_objective(self) -> str:

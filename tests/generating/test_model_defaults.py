@@ -108,7 +108,13 @@ def test_how_a_causal_model_writes_unless_options_say_it(said: dict[str, Any], e
 
 @pytest.mark.parametrize(
     "said",
-    [{"typical_p": 0.9}, {"bad_words_ids": [[3]]}, {"max_length": 50}, {"do_sample": True, "num_beams": 2}],
+    [
+        {"typical_p": 0.9},
+        {"bad_words_ids": [[3]]},
+        {"max_length": 50},
+        {"do_sample": True, "num_beams": 2},
+        {"forced_eos_token_id": 2},
+    ],
     ids=str,
 )
 def test_what_is_not_followed_is_reported(said: dict[str, Any]) -> None:

@@ -170,6 +170,19 @@ def test_a_folder_says_what_texts_begin_and_end_with(tmp_path: Path) -> None:
             loaded.save(tmp_path / "again")
 
 
+@pytest.mark.parametrize("setting", ["decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"])
+def test_pieces_that_texts_cannot_begin_or_end_with_are_refused(setting: str) -> None:
+    """Instead of being left out, or taken from the end of the table."""
+    bundle = tiny_model("bart").bundle
+    for id in (bundle.config.n_pieces, -1, True, "two", [2, 3]):
+        bundle.foreign[setting] = id
+        with pytest.raises(ModelError, match=f"'{setting}' must be the id of one piece"):
+            language_model(bundle)
+    bundle.foreign[setting] = [7]
+    language = language_model(bundle)
+    assert 7 in (*language.before, language.first, language.last)
+
+
 @pytest.mark.parametrize("family", ["bart", "t5", "transformer", "seq2seq"])
 def test_texts_in_texts_out(family: str) -> None:
     model = tiny_model(family)

@@ -221,8 +221,8 @@ def _with_source(bundle: Bundle, tokenizer: Tokenizer, output: Output) -> Langua
         source=bundle.encoder,
         before=(bundle.first_written,),
         room=None if bound is None else bound - 1,
-        first=_find_piece(bundle, "forced_bos_token_id"),
-        last=_find_piece(bundle, "forced_eos_token_id"),
+        first=bundle.piece_set("forced_bos_token_id"),
+        last=bundle.piece_set("forced_eos_token_id"),
         end=tokenizer.specials.get("end"),
         forbidden=never_written(tokenizer, bundle.config.n_pieces, but="start"),
     )
@@ -273,11 +273,6 @@ STRATEGIES: Mapping[str, tuple[str, Builder]] = {
     "both": ("masked", _masked_language_model),
 }
 """By what a model sees: the output that it takes to write, and how."""
-
-
-def _find_piece(bundle: Bundle, setting: str) -> int | None:
-    named = bundle.foreign.get(setting)
-    return named if isinstance(named, int) and not isinstance(named, bool) else None
 
 
 def never_written(tokenizer: Tokenizer, n_rows: int, but: str = "") -> tuple[int, ...]:

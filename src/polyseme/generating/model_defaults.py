@@ -63,6 +63,8 @@ def _report(theirs: Mapping[str, Any], ours: Mapping[str, Any], *, has_source: b
         unsupported.append("max_length")
     if not has_source and "min_new" not in ours and theirs.get("min_length", 0) > 0:
         unsupported.append("min_length")
+    if not has_source:
+        unsupported += [name for name in _OF_SOURCES if name in theirs]
     if theirs.get("do_sample") is True and ours.get("beam", 1) > 1:
         unsupported.append("do_sample")
     if unsupported:
@@ -110,6 +112,10 @@ _WITHOUT_OPTION: Mapping[str, Any] = {
     "watermarking_config": None,
 }
 """Settings that change texts and have no option here, with the value that changes nothing."""
+
+
+_OF_SOURCES = ("forced_bos_token_id", "forced_eos_token_id")
+"""Settings that only models with a source follow."""
 
 
 def _is_positive(value: Any) -> bool:
