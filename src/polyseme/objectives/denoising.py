@@ -33,7 +33,6 @@ from polyseme.objectives.objective import BaseObjective, TwoStackNets, refuse_no
 from polyseme.objectives.target_selection import LAST
 from polyseme.types import Example, Needs, Rows
 
-
 LONGEST_MEAN = 10_000
 """Of spans; no row is as long."""
 
