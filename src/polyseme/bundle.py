@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.config import EncoderConfig
-from polyseme.convert.config_file import shortened
+from polyseme.convert.config_file import shorten_value
 from polyseme.convert.families import FAMILIES
 from polyseme.convert.family import Family
 from polyseme.encoders.encoder import Encoder
@@ -99,7 +99,7 @@ class Bundle(nn.Module):
             return id
         raise ModelError(
             f"The model's {setting!r} must be the id of one piece, a whole number below {self.config.n_pieces:,}. Got "
-            f"{shortened(named)} instead. Correct it in generation_config.json, or in config.json, or remove it."
+            f"{shorten_value(named)} instead. Correct it in generation_config.json, or in config.json, or remove it."
         )
 
     @property
