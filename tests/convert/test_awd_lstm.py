@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 import polyseme
+from every_moment import every_moment
 from golden_awd_lstm import GOLDEN, WITHIN, arrays, expected
 from polyseme.convert.awd_lstm import FAMILY
 from polyseme.errors import ModelError, OptionError, OutputError
+from polyseme.files.atomic import check_output
 from polyseme.model_folder import load_bundle, save_bundle
 from polyseme.text.documents import make_document
 from polyseme.types import Batch
@@ -96,6 +98,35 @@ def test_what_is_written_for_fastai_is_what_was_read(file: Path, tmp_path: Path)
     assert torch.equal(logits(load_bundle(output), golden), logits(load_bundle(file), golden))
     with pytest.raises(OutputError, match="already there"):
         polyseme.convert_model(model=file, to="fastai", output=output)
+
+
+def test_a_kill_between_the_weights_and_their_words_is_made_good(file: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    output = place / "mine.pth"
+
+    def convert() -> None:
+        polyseme.convert_model(model=file, to="fastai", output=output)
+
+    names = set()
+    for _ in every_moment(place, convert):
+        names.add(tuple(sorted(each.name for each in place.iterdir() if each.is_file())))
+        if not output.exists():
+            convert()
+        check_output(output, force=True)  # as the next command does
+        assert sorted(each.name for each in place.iterdir()) == ["mine.pth", "mine_itos.pkl"]
+    assert names == {(), ("mine_itos.pkl",), ("mine.pth", "mine_itos.pkl")}
+
+
+def test_words_that_are_not_of_this_model_are_not_replaced(file: Path, tmp_path: Path) -> None:
+    output, words = tmp_path / "out" / "mine.pth", tmp_path / "out" / "mine_itos.pkl"
+    output.parent.mkdir()
+    words.write_bytes(b"of another model")
+    with pytest.raises(OutputError, match=r"mine_itos\.pkl is already there"):
+        polyseme.convert_model(model=file, to="fastai", output=output)
+    assert list(output.parent.iterdir()) == [words]
+    polyseme.convert_model(model=file, to="fastai", output=output, force=True)
+    assert pickle.loads(words.read_bytes())[:48] == WORDS[:48]
 
 
 def test_a_backward_model_keeps_its_direction_in_a_folder(tmp_path: Path) -> None:

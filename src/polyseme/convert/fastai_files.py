@@ -20,7 +20,7 @@ from torch import Tensor
 from polyseme.convert.weight_files import read_pickled
 from polyseme.corpus.tokenizer_training import KINDS
 from polyseme.errors import ModelError
-from polyseme.files.atomic import whole_file
+from polyseme.files.atomic import whole_file, write_beside
 from polyseme.json_reading import parse_json
 from polyseme.text.framing import Frame
 from polyseme.text.specials import mark_specials
@@ -51,10 +51,9 @@ def words_beside(path: Path) -> Path:
 def write_fastai(path: Path, weights: Mapping[str, Tensor], pieces: Sequence[str], n_rows: int, *, force: bool) -> None:
     """`NAME.pth` and `NAME_itos.pkl`, as fastai loads them; rows of the table that have no piece are named as there."""
     words = [*pieces, *[FILLED] * (n_rows - len(pieces))]
-    with whole_file(words_beside(path), force=force) as file:
-        file.write_bytes(pickle.dumps(words, protocol=2))
     with whole_file(path, force=force) as file:
         torch.save({name: each.detach().cpu() for name, each in weights.items()}, file)
+        write_beside(words_beside(path), pickle.dumps(words, protocol=2), force=force)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

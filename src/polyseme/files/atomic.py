@@ -114,6 +114,17 @@ def whole_folder(path: AnyPath, *, force: bool = False) -> Iterator[Path]:
         put_in_place(new, path, force=force, kind="folder", aside=workshop / REPLACED)
 
 
+def write_beside(path: AnyPath, content: bytes, *, force: bool = False) -> None:
+    """Write the second file of an output, before the first gets its name.
+
+    One that is there with this content was left by the same command, which was killed in between.
+    """
+    if not force and target_of(path).is_file() and target_of(path).read_bytes() == content:
+        return
+    with whole_file(path, force=force) as file:
+        file.write_bytes(content)
+
+
 def put_in_place(
     new: Path, path: AnyPath, *, force: bool = False, kind: Kind = "file", aside: Path | None = None
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -30,7 +29,7 @@ from polyseme.errors import ModelError, OptionError
 from polyseme.exporting.onnx_file import need_packages, write_onnx
 from polyseme.exporting.onnx_graphs import Graph, TaskScores, WordVectors
 from polyseme.files import chunks
-from polyseme.files.atomic import check_output, explained, whole_file
+from polyseme.files.atomic import check_output, explained, whole_file, write_beside
 from polyseme.files.in_memory import described, inputs_of, names_of
 from polyseme.files.reading_options import TextOptions
 from polyseme.files.unfinished_folder import clear_up
@@ -177,8 +176,7 @@ def _write_fastai(options: ConvertOptions) -> None:
     output = Path(os.fspath(options.output))
     if output.suffix != ".pth":
         raise OptionError(f"A file of fastai's is called NAME.pth. Got {output} instead.")
-    for path in (output, words_beside(output)):
-        check_output(path, force=options.force, inputs=[folder_of(options.model)])
+    _check_both(output, words_beside(output), options)
     bundle = load(model_or_default("convert", options.model), device="cpu").bundle
     if bundle.family.fastai_names is None:
         raise ModelError(
@@ -192,6 +190,13 @@ def _write_fastai(options: ConvertOptions) -> None:
         write_fastai(output, weights, tokenizer.pieces(range(tokenizer.n_pieces)), n_rows, force=options.force)
 
 
+def _check_both(output: Path, beside: Path, options: ConvertOptions) -> None:
+    """Refuse an output of two files; the second by itself may have been left by a killed process (`write_beside`)."""
+    inputs = [folder_of(options.model)]
+    check_output(output, force=options.force, inputs=inputs)
+    check_output(beside, force=options.force or not output.exists(), inputs=inputs)
+
+
 def _write_onnx(options: ConvertOptions) -> None:
     """Word vectors of an encoder; of a task model its scores, unless a layer or a pooling is named."""
     output = Path(os.fspath(options.output))
@@ -199,8 +204,7 @@ def _write_onnx(options: ConvertOptions) -> None:
         raise OptionError(f"A file of ONNX is called NAME.onnx. Got {output} instead.")
     need_packages()
     tokenizer_file = output.with_suffix(".tokenizer.json")
-    for path in (output, tokenizer_file):
-        check_output(path, force=options.force, inputs=[folder_of(options.model)])
+    _check_both(output, tokenizer_file, options)
     model = load(model_or_default("convert", options.model), device="cpu", dtype="fp32")
     graph, description = _onnx_graph(model, options)
     description = {
@@ -216,8 +220,7 @@ def _write_onnx(options: ConvertOptions) -> None:
         difference = write_onnx(graph, new, description)
         model.bundle.text_tokenizer.save(folder)
         if (Path(folder) / "tokenizer.json").is_file():
-            with whole_file(tokenizer_file, force=options.force) as beside:
-                shutil.copyfile(Path(folder) / "tokenizer.json", beside)
+            write_beside(tokenizer_file, (Path(folder) / "tokenizer.json").read_bytes(), force=options.force)
     _logger.info(
         "%s from %s; onnxruntime computes it on ragged rows to %.0e of the largest value.",
         graph.output,
