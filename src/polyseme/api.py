@@ -72,7 +72,10 @@ STORES = ("fp32", "fp16", "bf16")
 
 
 class Model:
-    """A model ready for use; make one with `load`."""
+    """A loaded model: its tokenizer, encoder and outputs, with a method for each task on texts in memory.
+
+    `load` makes one. For files of any size, use the function of the same name: `polyseme.embed`, `polyseme.score` ….
+    """
 
     def __init__(self, bundle: Bundle, path: str = "", *, precision: Precision = "own") -> None:
         self.bundle = bundle
@@ -385,14 +388,16 @@ class Model:
 
 
 def load(model: AnyPath | Model | None = None, *, device: str = "auto", dtype: Dtype = "auto") -> Model:
-    """The model in a folder, of a package (`list_models`) or of a hub (`hub:owner/name`); a loaded one is returned.
+    """Load a model.
 
-    Without a name it is the packaged model for word vectors; other packaged models fill masks (`english-encoder`) and
-    write and score texts (`english-decoder`).
-
-    `device` is auto (a GPU where there is one), cpu, cuda or cuda:N. `dtype` is what it computes in: fp32, bf16, fp16,
-    fp64 or int8; auto is fp32, and on a CPU int8 where the weights are stored in it. On a CPU, bf16 and int8 are for
-    `embed` and `generate`, and mean their products; sums and norms stay in fp32.
+    Args:
+        model: A model folder, a run folder, a file of word vectors or n-grams, a packaged model (`list_models`), or one
+            of a hub (`hub:owner/name`). None: the packaged model for word vectors; other packaged models fill masks
+            (`english-encoder`), or generate and score texts (`english-decoder`). A loaded model is returned as it is.
+        device: auto (a GPU if there is one), cpu, cuda or cuda:N.
+        dtype: The precision of computations: fp32, bf16, fp16, fp64 or int8. auto is fp32; on a CPU it is int8 if the
+            weights are stored in int8. On a CPU, bf16 and int8 apply to `embed` and `generate`, and only to their
+            matrix products; sums and norms stay in fp32.
     """
     if dtype not in DTYPES:
         raise OptionError(f"There is no dtype {dtype!r}. {nearest(dtype, DTYPES)}")

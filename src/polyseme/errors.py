@@ -50,11 +50,11 @@ class Advice:
 
 
 class PolysemeError(Exception):
-    """Something polyseme refuses, in words meant for the user: a message, and what to do with options.
+    """The base of all errors that polyseme raises on purpose: input, options or models that it refuses.
 
-    Rooms do not know which verb has called them. A verb adds its options to the errors that leave it (`flags`), and
-    advice that names another is left out. Names and texts of files are in messages, and what a terminal would obey is
-    escaped.
+    The message is for the user: what is wrong, where, what was given, and what to do. Control characters of names and
+    texts in it are escaped, so that it can be printed. `Advice` on an option is part of the message only if the
+    called function has this option: the function adds its options (`flags`) to the errors that it raises.
     """
 
     flags: Mapping[str, str] | None = None

@@ -65,7 +65,11 @@ class Original:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Document:
-    """A text with its words, an id and other fields."""
+    """A text with its words, an id and other fields: what tokenizers read and results refer to.
+
+    Offsets of words count characters of `text`. Readers of files make documents; from strings or lists of words,
+    `Model.embed` and the verbs make them.
+    """
 
     text: str
     words: Sequence[Word]
@@ -94,7 +98,10 @@ class Document:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class EmbeddedDocument(Document):
-    """A document with one vector for each of its words: what `embed` returns."""
+    """A document with one vector for each of its words, as NumPy arrays: what `Model.embed` and `read_vectors` return.
+
+    Row i of `vectors` belongs to `words[i]`, which spans `offsets[i]` of `text`.
+    """
 
     offsets: NDArray[np.int64]
     """[n_words, 2]: where each word starts and ends in the text."""

@@ -290,10 +290,10 @@ def open_writer(
 
 
 def read_vectors(path: AnyPath) -> Iterator[EmbeddedDocument]:
-    """The documents of a file that `open_writer` wrote, or of a folder of shards, in their order, streamed.
+    """Read the documents of a file of vectors, or of a folder of shards, one after another in bounded memory.
 
-    Text, words, offsets, id and vectors are exactly those that were written, and so are fields, as far as the format
-    has their types. The arrays are the reader's own.
+    `embed` writes such files. Text, words, offsets, id and vectors are exactly those that were written; fields are
+    too, as far as the format has their types. The arrays belong to the caller.
     """
     files = _files(path)
     formats = [_format_of_input(file) for file in files[:1]]

@@ -85,9 +85,13 @@ def save_task_model(
 def load_task_model(
     path: AnyPath, *, device: str = "cpu", bundle: Bundle | None = None, dtype: str = "auto"
 ) -> TaskModel:
-    """The task model in a folder; its encoder is the `bundle`, where that is loaded already.
+    """Load a model that `finetune` wrote: encoder, head and labels.
 
-    It predicts in int8 where `dtype` is that, or auto on a CPU with weights that are stored in it; otherwise in fp32.
+    Args:
+        path: Its folder.
+        device: cpu, cuda or cuda:N.
+        bundle: Its encoder, if that is loaded already.
+        dtype: int8, to predict in int8 on a CPU; auto does so if the weights are stored in int8. Otherwise fp32.
     """
     folder = model_folder(Path(path))
     task = task_card(folder)

@@ -19,9 +19,9 @@ from polyseme.verb_options.attention_options import AttentionOptions, AttentionU
 
 @flat(AttentionOptions)
 def attention(options: AttentionOptions) -> AttentionFindings:
-    """The attention between the words of a text, of every layer and head.
+    """Compute the attention between the words of a text, in every layer and head.
 
-    Of a model with a decoder there is also the decoder's attention to itself, and that to its source.
+    For a model with a decoder, the result also has the decoder's attention to itself and to its source.
 
         >>> polyseme.attention("The animal was too tired.", output="attention.html")     # doctest: +SKIP
     """

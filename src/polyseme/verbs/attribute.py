@@ -25,7 +25,7 @@ from polyseme.verbs.predict import load_single_predictor
 
 @flat(AttributeOptions)
 def attribute(options: AttributeOptions) -> AttributionFindings:
-    """What each word adds to the score of a label, by integrated gradients or by gradient × input.
+    """Compute what each word adds to a task model's score of a label, by integrated gradients or gradient × input.
 
     >>> polyseme.attribute("a dull film", model="models/stars").records()       # doctest: +SKIP
     """

@@ -47,11 +47,11 @@ _ITEMS = tuple(each.name for each in dataclasses.fields(ItemLimits))
 
 @flat(BenchmarkOptions)
 def benchmark(options: BenchmarkOptions) -> BenchmarkReport:
-    """Fit a model to each task of a suite, and make one table of all, beside what is published.
+    """Fit a model to each task of a suite, and report all results in one table, beside published ones.
 
-    Tasks whose data is missing are left out and named. Interrupted work is resumed by the same call, task by task and
-    seed by seed; what is finished in an output folder is not computed again, unless `force` replaces it. Other options
-    are as for `finetune`.
+    Tasks whose data is missing are left out and named. Interrupted work is resumed by the same call, by task and seed;
+    finished tasks of an output folder are not computed again, unless `force` replaces them. Other options are those of
+    `finetune`.
 
         >>> table = polyseme.benchmark("glue", model="models/mine", data="data/tasks", seeds=5)     # doctest: +SKIP
         >>> print(table.markdown())                                                                 # doctest: +SKIP

@@ -19,7 +19,10 @@ OF_CELLS = ("cell", "layer", "half", "value", "property", "top")
 
 @flat(CellsOptions)
 def cells(options: CellsOptions) -> CellFindings:
-    """A text colored by the values of single cells of a recurrent model, and the cells that go with a property of it.
+    """Color a text by the values of single cells of a recurrent model, or rank all cells by a property of the text.
+
+    A property (inside quotes, length of the line …) has a value at each piece; `correlated` lists the cells whose
+    values follow it most closely.
 
     >>> polyseme.cells(text, model="models/chars", property="inside quotes").correlated[:3]     # doctest: +SKIP
     >>> polyseme.cells(text, model="models/chars", cell=17, layer=1, output="cells.html")       # doctest: +SKIP

@@ -13,9 +13,10 @@ from polyseme.verb_options.pretraining_options import CorpusOptions
 
 @flat(CorpusOptions)
 def build_corpus(options: CorpusOptions) -> Corpus:
-    """Build a corpus of text: a folder with pieces for training, a tokenizer, and what is known about both.
+    """Build a corpus: a folder with a tokenizer and the texts as its pieces, ready for training.
 
-    An interrupted call is resumed by the same call. The number of workers changes nothing but the time it takes.
+    `pretrain` builds one by itself; a corpus of its own serves several runs. An interrupted call is resumed by the same
+    call. The result does not depend on the number of workers.
     """
     with on_disk(options.sources, options.field) as (sources, field):
         return build(replace(options, sources=sources, field=field))

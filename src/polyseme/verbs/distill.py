@@ -56,10 +56,10 @@ _logger = logging.getLogger(__name__)
 
 @flat(DistillOptions)
 def distill(options: DistillOptions) -> Ledger | DryRun | PausedRun | FinetuneReport:
-    """Train a student to do what a teacher does: a language model on raw text, a task model on its task.
+    """Train a small student to predict as a teacher does: a language model on raw text, a task model on its task.
 
-    On text, what the run cost is returned, or, after `stop_after`, its progress; on a task, the report of the
-    student. Interrupted work is resumed by the same call.
+    Returns the cost of the run for text (after `stop_after`, its progress), and the report of the student for a task.
+    Interrupted work is resumed by the same call.
     """
     started = time.perf_counter() if options.started is None else options.started
     chosen = [name for name in ("layers", "student", "recipe") if getattr(options, name) is not None]

@@ -16,8 +16,8 @@ _logger = logging.getLogger(__name__)
 def next(options: NextOptions) -> float:
     """The probability that `second` follows `first`, by the model's next-sentence output.
 
-    A model that was trained on the order of sentences (`next=sop`, ALBERT) takes the two to be neighbors: the result is
-    the probability that they are in this order, and not in the other. This is logged.
+    A model that was trained on the order of sentences (`next=sop`, ALBERT) assumes that the two are adjacent; its
+    result is the probability that they are in this order rather than the other. A log message says so.
     """
     model = load(model_or_default("next", options.model), device=options.device)
     probability = model.next(options.first, options.second)

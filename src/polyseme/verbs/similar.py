@@ -18,10 +18,10 @@ from polyseme.word_senses.similar_uses import ComparedBy, Similar, similar_uses
 
 @flat(SimilarOptions)
 def similar(options: SimilarOptions) -> Similar:
-    """The nearest uses of the word that brackets mark in a text: of the same word, and of others.
+    """Find the nearest uses of the word that brackets mark in a text: uses of the same word, and of other words.
 
-    They are searched among all words of `source`, as `embed` reads it, or of the `index` that was made of it. `[MASK]`
-    is not taken for a marked word. `force` also replaces an index that does not fit.
+    All words of `source`, or of an `index` built from it, are compared. `[MASK]` does not mark a word. `force` also
+    replaces an index that was built with other texts or settings.
 
         >>> result = polyseme.similar("A [crane] caught a fish.", source="sentences.txt")     # doctest: +SKIP
         >>> [(use.text, use.cosine) for use in result.near.same]                              # doctest: +SKIP

@@ -32,10 +32,10 @@ from polyseme.verb_options.task_options import TaskColumns
 
 @flat(TradeoffsOptions)
 def tradeoffs(options: TradeoffsOptions) -> Report:
-    """What each form of a task model costs, on a CPU: its score with sampling errors, seconds, and bytes on the disk.
+    """Compare the forms of a task model (fp32, int8, ONNX …) on a CPU: score with sampling error, seconds, bytes.
 
-    The forms are written as `convert` writes them, into a folder that goes again, and predict the same items in turn.
-    A form that the model does not have is left out, with a note.
+    Each form is written as `convert` writes it, into a temporary folder, and the written files predict the same items
+    in turn. A form that the model does not have is left out, with a note.
 
         >>> polyseme.tradeoffs("reviews.csv", model="models/stars", also="models/pruned")       # doctest: +SKIP
     """

@@ -86,10 +86,12 @@ class SimilarityView:
 def view(
     documents: EmbeddedDocument | Iterable[EmbeddedDocument], *, to: str | int | tuple[int, int]
 ) -> SimilarityView:
-    """Documents that `embed` returned, each word colored by its cosine to one use.
+    """Show documents in a notebook, with each word colored by its cosine to one use.
 
-    `to` is a word, of which the first use is taken (in other case, if not as it is written); or a word's position in
-    the first document; or which document and which of its words. All are counted from 0.
+    Args:
+        documents: What `Model.embed` returned.
+        to: The use: a word, for its first occurrence (in any case, if it does not occur as written); the position of a
+            word in the first document; or a pair, the number of a document and the position in it. All count from 0.
 
         >>> polyseme.view(model.embed("Dawn broke, and so did the vase."), to="broke")          # doctest: +SKIP
     """
