@@ -306,7 +306,7 @@ def test_all_fields_of_lines_that_differ(tagger: Path, tmp_path: Path) -> None:
         polyseme.predict(new, model=tagger, fields="all", output=tmp_path / "p.tsv", **CPU)
     with (tmp_path / "p.tsv").open() as file:
         table = list(csv.DictReader(file, delimiter="\t"))
-    assert list(table[0]) == ["id", "number", "word", "tag", "probability", "tags", "note"]
+    assert list(table[0]) == ["id", "position", "word", "tag", "probability", "tags", "note"]
     assert [(row["word"], row["tags"], row["note"]) for row in table] == [
         ("the", "O", ""),
         ("crane", "G", ""),

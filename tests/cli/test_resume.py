@@ -23,7 +23,7 @@ import polyseme
 from cli.commands import Refuse, Run
 from forked import Forked, run_forked
 from polyseme.embedding.flow import Embedder
-from polyseme.errors import InputError
+from polyseme.errors import InputError, PolysemeWarning
 from polyseme.files import chunked_job, chunks
 from polyseme.files.vector_files import read_provenance, read_vectors
 
@@ -166,6 +166,17 @@ def test_stopped_twice(
     assert sum(seen) == N_TEXTS
     assert contents(output) == contents(whole)
     assert not unfinished(output).exists()
+
+
+def test_what_was_done_is_reported_before_more_is_computed(
+    run: Run, tiny: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out.jsonl"
+    stopped(run, line(source, tiny, output), 3)
+    stop_after(monkeypatch, 0)
+    reading: dict[str, Any] = {"field": "text", "id_field": "n", "fields": ["stars"], "device": "cpu"}
+    with pytest.raises(Enough), pytest.warns(PolysemeWarning, match=r"^Resumed: an earlier run had done \d+ texts\.$"):
+        polyseme.embed(source, output=output, model=tiny, **reading)
 
 
 def test_shards_hold_every_row_once(run: Run, tiny: Path, source: Path, tmp_path: Path) -> None:

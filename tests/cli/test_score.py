@@ -78,7 +78,7 @@ def test_tables_hold_every_unit(run: Run, tiny: Path, essay: Path, tmp_path: Pat
             table = pq.read_table(output).to_pydict()
         np.testing.assert_allclose(table["log_prob"], np.concatenate(values), atol=1e-4)
         np.testing.assert_allclose(table["surprisal"], -np.concatenate(values) / math.log(2), atol=1e-4)
-        assert table["number"] == [number for each in values for number in range(len(each))]
+        assert table["position"] == [number for each in values for number in range(len(each))]
         assert [str(id) for id in table["id"]] == [
             str(number) for number, each in enumerate(values, start=1) for _ in each
         ]
@@ -111,7 +111,7 @@ def test_what_has_no_score_is_empty_and_said(run: Run, essay: Path, tmp_path: Pa
     assert "the first piece of each text has no score" in ended.err
     with output.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    assert [row["number"] for row in rows if not row["log_prob"]] == ["0", "0", "0"]
+    assert [row["position"] for row in rows if not row["log_prob"]] == ["0", "0", "0"]
     assert run("score", essay, "-m", model, "-o", tmp_path / "scores.html").code == 0
     assert 'class="none"' in (tmp_path / "scores.html").read_text()
 

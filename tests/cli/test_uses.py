@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
+import polyseme
 from cli.commands import Refuse, Run
 
 
@@ -31,3 +33,16 @@ def test_bad_input_is_refused(refuse: Refuse, tiny: Path, tmp_path: Path) -> Non
     assert "Layer '7' is not there" in refuse(*ask, "broke", "--layer", 7, folder=tmp_path)
     assert "gives it several" in refuse(*ask, "broke", "--layer", "all", folder=tmp_path)
     assert "cannot be read twice" in refuse("uses", "dawn", "-m", tiny, "--in", "-", folder=tmp_path, stdin=b"Dawn.\n")
+
+
+def test_progress_is_reported_while_a_chunk_is_embedded(tiny: Path, tmp_path: Path) -> None:
+    """A file of a single chunk, whose uses are embedded at two layers."""
+    source = tmp_path / "texts.txt"
+    words = ("dawn", "broke", "the", "crane")
+    texts = (f"{' '.join(each)} broke.\n" for each in itertools.product(words, repeat=5))
+    source.write_text("".join(texts), encoding="utf-8")
+    done: list[int] = []
+    polyseme.uses("broke", source=source, model=tiny, progress=lambda n, total: done.append(n))
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, source.stat().st_size)
+    assert len(set(done)) > 5

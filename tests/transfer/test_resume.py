@@ -74,7 +74,7 @@ def test_killed_and_gone_on_with(how: str, tmp_path: Path) -> None:
         assert reports[1]["ledger"][name] == reports[0]["ledger"][name] > 0
 
 
-def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path) -> None:
+def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     output = tmp_path / "model"
     data = small_task("classify", n_train=48, n_dev=16)
 
@@ -101,7 +101,9 @@ def test_stopped_work_is_only_gone_on_with_as_it_was_begun(tmp_path: Path) -> No
     with pytest.warns(PolysemeWarning, match=r"seed 0 .* is damaged \(model.safetensors .* it is trained again"):
         polyseme.finetune(data, model=tiny_model("bert"), **{**going_on, "output": tmp_path / "noise"})
     trained.clear()
-    report = polyseme.finetune(data, model=tiny_model("bert"), **going_on)
+    with caplog.at_level("INFO"):
+        report = polyseme.finetune(data, model=tiny_model("bert"), **going_on)
+    assert "Resumed: an earlier run had trained seed 0." in caplog.messages
     assert trained == {1}
     assert report.ledger.steps == 18
     with pytest.raises(OutputError, match="already there"):

@@ -112,7 +112,9 @@ def test_table_page_and_picture(tmp_path: Path) -> None:
     assert curve_picture(report) == (tmp_path / "curve" / "curve.svg").read_text()
 
 
-def test_an_interrupted_curve_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_curve_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     data, settings = small_task("classify", n_train=24, n_dev=8), QUICK.values()
     settings |= {"device": "cpu", "train_share": ["8", "16"], "model": tiny_model("bert")}
     whole = polyseme.finetune(data, **settings)
@@ -128,7 +130,9 @@ def test_an_interrupted_curve_is_resumed(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(KeyboardInterrupt):
         polyseme.finetune(data, **settings, output=tmp_path / "curve")
     assert not (tmp_path / "curve").exists()
-    resumed = polyseme.finetune(data, **settings, output=tmp_path / "curve")
+    with caplog.at_level("INFO"):
+        resumed = polyseme.finetune(data, **settings, output=tmp_path / "curve")
+    assert caplog.messages[0] == "Resumed: an earlier run had finished 2 of the curve's 4 runs."
     assert len(runs) == 5, "the two runs of the small share are kept"
     assert [[each.dev for each in point.seeds] for point in resumed.curve] == [
         [each.dev for each in point.seeds] for point in whole.curve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -224,7 +225,7 @@ def test_texts_alone_are_enough_and_a_narrower_student_matches_states(folder: Pa
     assert report.sizes["train"] + report.sizes["dev"] == 100  # type: ignore[union-attr]
 
 
-def test_a_student_that_was_interrupted_ends_as_if_it_had_not(tmp_path: Path) -> None:
+def test_a_student_that_was_interrupted_ends_as_if_it_had_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its maps, which are not saved with it, are in its checkpoints."""
     data = small_task("classify", n_train=64, n_dev=16)
     teacher = teacher_of("classify").float()
@@ -242,7 +243,9 @@ def test_a_student_that_was_interrupted_ends_as_if_it_had_not(tmp_path: Path) ->
     run = FinetuneRun(teaching=lessons, folder=tmp_path, checkpoint_seconds=0.0)
     with pytest.raises(KeyboardInterrupt):
         finetune_task(data, narrow, settings, replace(run, on_report=stop))
-    resumed = finetune_task(data, narrow, settings, run)
+    with caplog.at_level("INFO"):
+        resumed = finetune_task(data, narrow, settings, run)
+    assert re.search(r"Resumed: an earlier run had trained seed 0 until step \d+\.", caplog.text)
     assert any(name.startswith("maps.") for name in whole.model.state())
     for name, weight in whole.model.state().items():
         assert torch.equal(resumed.model.state()[name], weight), name

@@ -92,13 +92,18 @@ def test_a_slice_writes_its_checkpoint_its_ledger_and_why_it_stopped(whole: dict
     assert not (run / "model").exists()
 
 
-def test_checkpoints_of_slices_do_not_push_out_those_that_are_due(whole: dict[str, Path], tmp_path: Path) -> None:
+def test_checkpoints_of_slices_do_not_push_out_those_that_are_due(
+    whole: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """With one every 4 steps and two to keep, those of steps 0 and 4 stay beside the one of the slice."""
     run = tmp_path / "run"
     settings = {**RUNS["masked"], "vocab_size": None}
     polyseme.pretrain(whole["masked"] / "corpus", output=run, **settings, stop_after=AT_ONCE)
-    for _ in range(4):
-        polyseme.pretrain(resume=run, device="cpu", stop_after=AT_ONCE)
+    with caplog.at_level("INFO"):
+        for _ in range(4):
+            polyseme.pretrain(resume=run, device="cpu", stop_after=AT_ONCE)
+    resumed = [each for each in caplog.messages if each.startswith("Resumed")]
+    assert resumed == [f"Resumed: an earlier run had taken {step} of 7 steps." for step in (1, 2, 3, 4)]
     steps = sorted(int(each.name.removeprefix("step-")) for each in (run / "checkpoints").iterdir())
     assert steps == [0, 4, 5]
     polyseme.pretrain(resume=run, device="cpu")

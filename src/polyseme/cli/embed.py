@@ -12,7 +12,7 @@ from polyseme.verb_options.word_options import EmbedOptions
 
 @command_of(EmbedOptions)
 def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
-    """Embed every word of INPUT...: files, folders or patterns, or - for standard input.
+    """Embed every word of INPUT...: files, folders or patterns, texts, or - for standard input.
 
     A plain-text file has one text per line; .jsonl, .csv, .tsv and .parquet have one text per record, in a field;
     .conll and .conllu are already tokenized; .gz, .xz, .bz2 and .zst are decompressed. Every word gets exactly one
@@ -24,6 +24,7 @@ def command(sources: tuple[str, ...], output: str, **settings: Any) -> None:
     \b
     Examples:
       polyseme embed reviews.txt -o vectors.parquet
+      polyseme embed "Dawn broke." "The vase broke." -o broke.jsonl
       polyseme embed corpus.conllu --layer mix:last3:0.2,0.3,0.5 -m path/to/bert -o vectors.h5
       polyseme embed reviews.csv --field review --fields stars --per text -o texts.parquet
       polyseme embed huge.jsonl.zst --field text --store fp16 -o vectors/ --shard-rows 1000000

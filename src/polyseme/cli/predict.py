@@ -20,6 +20,7 @@ def command(sources: tuple[str, ...], **settings: Any) -> None:
 
     \b
     Examples:
+      polyseme predict "A charming and often affecting journey." -m models/stars
       polyseme predict new.txt -m models/ner -o tagged.conll
       polyseme predict reviews.csv --field review -m models/stars -o stars.jsonl
       polyseme predict pairs.tsv --field premise --second hypothesis -m models/rte -o rte.parquet

@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from polyseme.errors import Advice, OptionError, PolysemeError
+from polyseme.files.in_memory import file_or_text
 from polyseme.files.source_paths import FileName
 from polyseme.options import Options, doc_of, fields_of, flags, section_of
 
 
 class _FileName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in click 8.3 only
-    """The command line names files, and never texts."""
+    """A file, and never a text."""
 
     name = "text"
 
@@ -24,7 +25,17 @@ class _FileName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gen
         return FileName(value)
 
 
+class _FileOrText(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in click 8.3 only
+    """A file, or a text that is typed at the command line."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return file_or_text(value)
+
+
 FILE_NAME = _FileName()
+FILE_OR_TEXT = _FileOrText()
 TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool}
 """Types that the command line reads, as annotations spell them; everything else is a string."""
 FIRST = ("output", "model")
@@ -135,7 +146,9 @@ def _argument(field: dataclasses.Field[Any]) -> click.Parameter:
     metavar = doc_of(field).metavar
     n_values = -1 if metavar.endswith("...") else 1
     required = field.default is dataclasses.MISSING
-    settings: dict[str, Any] = {"type": FILE_NAME} if "Sources" in str(field.type) else {}
+    settings: dict[str, Any] = {}
+    if "Sources" in str(field.type):
+        settings["type"] = FILE_OR_TEXT if doc_of(field).parse == "files or texts" else FILE_NAME
     if n_values == 1 and not required:
         settings["default"] = field.default
     return click.Argument([field.name], metavar=metavar or None, nargs=n_values, required=required, **settings)

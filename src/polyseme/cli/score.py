@@ -14,7 +14,8 @@ from polyseme.verb_options.text_options import ScoreOptions
 
 @command_of(ScoreOptions, json=True)
 def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
-    """Score every text of INPUT...: the probability of each word given its context.
+    """Score every text of INPUT...: the probability of each word given its context. INPUT... are texts, or files,
+    folders or patterns with one text per line, or - for standard input.
 
     A causal model predicts from left to right, a masked model from both sides, and a sequence-to-sequence model given
     a source. Scores are natural log-probabilities, and surprisals in bits; perplexities per word, piece and byte are
@@ -22,6 +23,7 @@ def command(sources: tuple[str, ...], as_json: bool, **settings: Any) -> None:
 
     \b
     Examples:
+      polyseme score "The keys to the cabinet is on the table."
       polyseme score essay.txt
       polyseme score essay.txt --split document -o essay.html
       polyseme score essay.txt --word-probability corrected -o surprisals.csv

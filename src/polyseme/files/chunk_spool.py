@@ -110,6 +110,14 @@ class ChunkRecord:
         )
 
 
+_DAMAGE = (OSError, ValueError, TypeError, KeyError)
+"""What reading a record raises that is not as it was written."""
+
+
+def _read_record(path: Path) -> ChunkRecord:
+    return ChunkRecord.from_json(load_json(path, kind=dict))
+
+
 @contextlib.contextmanager
 def open_spool(
     output: AnyPath, settings: Mapping[str, Any], storage: Storage[Result], *, force: bool = False
@@ -135,6 +143,14 @@ class Spool(Generic[Result]):
         """Results, counted from the first, that are in whole shards, so that their chunks may be gone."""
         self._storage = storage
         self._chunks: list[tuple[int, int, int]] = []  # number, first result, how many
+
+    def stored_rows(self) -> int:
+        """How many rows an earlier run has stored; `whole` says of each chunk whether it still counts."""
+        n_rows = 0
+        for path in self.folder.glob("*.json"):
+            with contextlib.suppress(*_DAMAGE):
+                n_rows += _read_record(path).rows if path.stem.isdecimal() else 0
+        return n_rows
 
     def whole(self, number: int, first: int, input: str) -> ChunkRecord | None:
         """The record of a chunk, if it is whole, of this input, and its first row is the `first` of all."""
@@ -217,10 +233,10 @@ class Spool(Generic[Result]):
 
     def _record(self, number: int) -> ChunkRecord | None:
         try:
-            return ChunkRecord.from_json(load_json(self._record_path(number), kind=dict))
+            return _read_record(self._record_path(number))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError):
+        except _DAMAGE:
             self._report(number, "it is damaged")
             return None
 

@@ -29,7 +29,7 @@ from polyseme.errors import InputError, OptionError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, Kind, explained, whole_file, whole_folder
 from polyseme.files.chunk_assembly import Assembly
 from polyseme.files.chunk_spool import ChunkRecord, Spool, open_spool
-from polyseme.files.chunks import Chunk, Job, Rows, Shards, Workers, Writer, row_chunks
+from polyseme.files.chunks import BytesDone, Chunk, Job, Rows, Shards, Workers, Writer, row_chunks
 from polyseme.files.unfinished_folder import short_work
 from polyseme.files.unused_memory import return_unused_memory
 from polyseme.types import OnBatch, Progress
@@ -54,7 +54,7 @@ def run_job(
     """
     if workers is not None:
         _refuse_unshared(job, rows)
-    report = _Report(progress, rows.total)
+    report = BytesDone(progress, rows.total)
     chunks, n_known = _chunks(job, rows)
     if n_known > 1 and rows.total is not None and job.can_resume:
         _through_spool(job, chunks, output, force, report, workers)
@@ -79,7 +79,7 @@ def run_job(
 def results_of(job: Job[Unit, Result], rows: Rows, progress: Progress | None) -> Iterator[Sequence[Result]]:
     """The same without an output: the results of each chunk."""
     chunks, _ = _chunks(job, rows)
-    return _computed_in_turn(job, chunks, _Report(progress, rows.total))
+    return _computed_in_turn(job, chunks, BytesDone(progress, rows.total))
 
 
 def _write_shards(job: Job[Any, Result], shards: Shards, folder: Path, chunks: Iterable[Sequence[Result]]) -> None:
@@ -136,14 +136,14 @@ def _through_spool(
     chunks: Iterator[Chunk[Unit]],
     output: AnyPath,
     force: bool,
-    report: _Report,
+    report: BytesDone,
     workers: Workers | None,
 ) -> None:
     """Chunks to a spool, those of an earlier run left as they are, and all of them to the output."""
-    n_resumed = 0
     job.before_first()
     settings = job.settings()
     with open_spool(output, settings, job.storage, force=force) as spool:
+        n_unreported = spool.stored_rows()
         assembly = Assembly(job, spool, output, force)
         if workers is None:
             stored = _stored_in_turn(job, chunks, spool, report)
@@ -153,7 +153,10 @@ def _through_spool(
             for chunk in stored:
                 record = _present(chunk.record)
                 if chunk.resumed:
-                    n_resumed += record.rows
+                    if n_unreported:
+                        message = f"Resumed: an earlier run had done {n_unreported:,} {job.noun}."
+                        warnings.warn(message, PolysemeWarning, stacklevel=4)
+                        n_unreported = 0
                     job.tally.add(record.tally)
                     report.resumed(chunk.read_until)
                 else:
@@ -162,15 +165,12 @@ def _through_spool(
                     report.until(chunk.read_until)
                 spool.add(chunk.number, record)
                 assembly.advance()
-        if n_resumed:
-            message = f"Resumed: an earlier run had done {n_resumed:,} {job.noun}."
-            warnings.warn(message, PolysemeWarning, stacklevel=4)
         job.before_finish()
         assembly.finish()
 
 
 def _stored_in_turn(
-    job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], spool: Spool[Result], report: _Report
+    job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], spool: Spool[Result], report: BytesDone
 ) -> Generator[Chunk[Unit], None, None]:
     """Chunks with their records, by this process."""
 
@@ -239,7 +239,7 @@ def _ahead(
 
 
 def _computed_in_turn(
-    job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], report: _Report
+    job: Job[Unit, Result], chunks: Iterator[Chunk[Unit]], report: BytesDone
 ) -> Generator[Sequence[Result], None, None]:
     with closing(_ahead(chunks, lambda chunk: _prepared(job, chunk))) as ready:
         for chunk in ready:
@@ -261,34 +261,8 @@ def _known(job: Job[Unit, Result], chunk: Chunk[Unit], spool: Spool[Result]) -> 
     return chunk
 
 
-def _computed(job: Job[Unit, Result], chunk: Chunk[Unit], report: _Report) -> Sequence[Result]:
+def _computed(job: Job[Unit, Result], chunk: Chunk[Unit], report: BytesDone) -> Sequence[Result]:
     results = job.compute(chunk, report.of(chunk.read_until))
     report.until(chunk.read_until)
     return_unused_memory()
     return results
-
-
-class _Report:
-    """Reports how many bytes of the input are done, never going back."""
-
-    def __init__(self, progress: Progress | None, total: int | None) -> None:
-        self._progress = progress
-        self._total = total
-        self._done = 0
-        self.until(0)
-
-    def until(self, done: int) -> None:
-        self._done = done
-        if self._progress is not None:
-            self._progress(done, self._total)
-
-    def resumed(self, done: int) -> None:
-        """So much was done by an earlier run: who can tell that apart reports the right time left."""
-        self._done = done
-        if self._progress is not None:
-            getattr(self._progress, "resumed", self._progress)(done, self._total)
-
-    def of(self, read_until: int) -> OnBatch:
-        """For the batches of a chunk: its bytes are as far as its pieces are."""
-        before = self._done
-        return lambda done, total: self.until(before + (read_until - before) * done // max(total, 1))

@@ -16,7 +16,7 @@ from polyseme.cost import Tally
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunk_spool import ChunkRecord, Storage
 from polyseme.files.rows import Row
-from polyseme.types import OnBatch
+from polyseme.types import OnBatch, Progress
 
 CHUNK_CHARACTERS = 1 << 19
 """A chunk of texts ends with the row that brings it to so many characters; a longer row is a chunk by itself."""
@@ -167,3 +167,34 @@ def row_chunks(rows: Iterable[Row], ends: Callable[[Row], bool] | None = None) -
             chunk = []
     if chunk:
         yield chunk
+
+
+class BytesDone:
+    """Reports how many bytes of the input are done, never going back."""
+
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+        self.until(0)
+
+    def until(self, done: int) -> None:
+        self._done = done
+        if self._progress is not None:
+            self._progress(done, self._total)
+
+    def resumed(self, done: int) -> None:
+        """So much was done by an earlier run: who can tell that apart reports the right time left."""
+        self._done = done
+        if self._progress is not None:
+            getattr(self._progress, "resumed", self._progress)(done, self._total)
+
+    def of(self, read_until: int) -> OnBatch:
+        """For the batches of a chunk: its bytes are as far as its pieces are."""
+        before = self._done
+        return lambda done, total: self.until(before + (read_until - before) * done // max(total, 1))
+
+
+def part_of(on_batch: OnBatch, number: int, n_parts: int) -> OnBatch:
+    """The report of one of several equal parts of the work on a chunk."""
+    return lambda done, total: on_batch(number * total + done, n_parts * total)

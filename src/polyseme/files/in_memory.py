@@ -5,6 +5,7 @@
 | a string or a path | a file, folder or pattern, or `-` |
 | a list of those | likewise, if one of them is a path or is there; else its strings are texts |
 | a list of lists of words, or of documents | texts with words of their own |
+| an argument of the command line | a file; or a text, if it can be nothing else (`file_or_text`) |
 | a list of mappings, a mapping of columns | a table |
 | a frame (pandas, polars), an Arrow table, a dataset of `datasets` | a table |
 | a column of those (a Series, an array) | texts |
@@ -192,7 +193,8 @@ def _names_or_texts(strings: Sequence[Any]) -> list[FileName] | InMemory:
             raise InputError(f"There is no file {text} (looked for it in {Path.cwd()}).")
         raise InputError(
             f"The list has the name of a file in it, {os.fspath(there)!r}, and strings that are none, as "
-            f"{text[:60]!r}. Give files by themselves; where all are texts, give them as a column: {{'text': […]}}."
+            f"{text[:60]!r}. Give files by themselves, and texts by themselves; where all are texts, Python also takes "
+            "them as a column: {'text': […]}."
         )
     missing = next((each for each in strings if _looks_like_a_file(each)), None)
     if missing is not None and len(strings) <= _MOST_FILES:
@@ -201,6 +203,18 @@ def _names_or_texts(strings: Sequence[Any]) -> list[FileName] | InMemory:
             "{'text': […]}."
         )
     return _in_memory("the list of texts", None, list(strings))
+
+
+def file_or_text(argument: str) -> str:
+    """What an argument is to a command that reads files or texts: a file name, or a text as it is.
+
+    A text has two words or more, is no file, and does not look like one: a missing file is never taken for a text.
+
+    >>> type(file_or_text("Dawn broke.")), type(file_or_text("no such file.txt")), type(file_or_text("-"))
+    (<class 'str'>, <class 'polyseme.files.source_paths.FileName'>, <class 'polyseme.files.source_paths.FileName'>)
+    """
+    is_one_word = len(argument.split()) < 2
+    return FileName(argument) if is_one_word or is_there(argument) or _looks_like_a_path(argument) else argument
 
 
 def is_there(text: str) -> bool:
@@ -220,6 +234,14 @@ def _looks_like_a_file(text: str) -> bool:
     ending, compression = suffixes(text) if len(text) <= _LONGEST_NAME else ("", "")
     known = bool(compression) or ending in ENDINGS or ending in STRUCTURED
     return not _BLANK.search(text) and (known or (os.sep in text and "://" not in text)) and len(text) > len(ending)
+
+
+def _looks_like_a_path(text: str) -> bool:
+    """Whether a string of several words looks like the name of a file: by its beginning, its ending or its folder."""
+    ending, compression = suffixes(text) if len(text) <= _LONGEST_NAME else ("", "")
+    if text.startswith((os.sep, f".{os.sep}", f"..{os.sep}", f"~{os.sep}")):
+        return True
+    return bool(compression) or ending in ENDINGS or ending in STRUCTURED or is_there(os.path.dirname(text))  # noqa: PTH120
 
 
 # --- records ----------------------------------------------------------------------------------------------------------

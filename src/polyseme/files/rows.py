@@ -302,8 +302,11 @@ def only_field(candidates: Sequence[str], names: Iterable[str], place: Place | s
     candidates = [name for name in candidates if name.lower() != "id"] or candidates
     if len(candidates) == 1:
         return candidates[0]
-    problem = f"{len(candidates)} fields can be the text" if candidates else "no field holds a text or a list of words"
-    raise InputError(f"{place}: {problem}. There are: {_list(names)}.", name_field("Name one with {}."))
+    if candidates:
+        problem = f"{len(candidates)} fields can be the text: {_list(candidates)}."
+    else:
+        problem = f"no field holds a text or a list of words. There are: {_list(names)}."
+    raise InputError(f"{place}: {problem}", name_field("Name one with {}."))
 
 
 def name_field(sentence: str) -> Advice:

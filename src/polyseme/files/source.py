@@ -242,10 +242,11 @@ def _refusing(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        hint = (
-            " If it is a text: texts are read from standard input (-), or in Python from a list." if " " in name else ""
-        )
-        raise InputError(f"There is no file {name} (looked for it in {Path.cwd()}).{hint}") from error
+        is_a_path = " " not in name and (os.sep in name or "." in name)
+        advice = " If it is a text: texts are read from standard input (-), or in Python from a list."
+        raise InputError(
+            f"There is no file {name} (looked for it in {Path.cwd()}).{'' if is_a_path else advice}"
+        ) from error
     except PermissionError as error:
         raise InputError(f"{name} may not be read by this user. Change its permissions: chmod +r '{name}'") from error
     except (OSError, ValueError) as error:

@@ -5,7 +5,7 @@ Tables have one row per word, piece, byte or text:
 | column | |
 |---|---|
 | id | of the text |
-| number | of the word, piece or byte in its text, counted from 0 |
+| position | of the word, piece or byte in its text, counted from 0 |
 | word, piece, byte, text | what it is; a byte is a number |
 | start, end | where a word or piece is in the text, in characters |
 | words, pieces | of a text: how many have a score |
@@ -39,10 +39,10 @@ By = Literal["word", "piece", "byte", "text"]
 """What has a row of its own."""
 
 COLUMNS: Mapping[str, Mapping[str, Any]] = {
-    "word": {"id": pa.string(), "number": pa.int64(), "word": pa.string(), "start": pa.int64(), "end": pa.int64()},
-    "piece": {"id": pa.string(), "number": pa.int64(), "piece": pa.string(), "start": pa.int64(), "end": pa.int64()},
-    "byte": {"id": pa.string(), "number": pa.int64(), "byte": pa.int64()},
-    "text": {"id": pa.string(), "number": pa.int64(), "text": pa.string(), "words": pa.int64(), "pieces": pa.int64()},
+    "word": {"id": pa.string(), "position": pa.int64(), "word": pa.string(), "start": pa.int64(), "end": pa.int64()},
+    "piece": {"id": pa.string(), "position": pa.int64(), "piece": pa.string(), "start": pa.int64(), "end": pa.int64()},
+    "byte": {"id": pa.string(), "position": pa.int64(), "byte": pa.int64()},
+    "text": {"id": pa.string(), "position": pa.int64(), "text": pa.string(), "words": pa.int64(), "pieces": pa.int64()},
 }
 SCORES = {"log_prob": pa.float64(), "surprisal": pa.float64()}
 
@@ -104,7 +104,7 @@ class _Table:
         """The rows of a text as columns, and its fields."""
         values, spans = units(scored, by)
         log_probs = unit_log_probs(scored, by)
-        columns = {"id": [scored.id] * len(values), "number": list(range(len(values))), by: values}
+        columns = {"id": [scored.id] * len(values), "position": list(range(len(values))), by: values}
         if by == "text":
             columns |= {"words": [scored.totals.words], "pieces": [scored.totals.pieces]}
         elif by != "byte":

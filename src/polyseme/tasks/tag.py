@@ -171,7 +171,7 @@ class Tag(Kind):
         )
 
     def table_header(self, config: HeadConfig) -> list[str]:
-        return ["id", "number", "word", "tag", "probability"]
+        return ["id", "position", "word", "tag", "probability"]
 
     def table_rows(
         self, config: HeadConfig, prediction: Prediction, fields: Sequence[Any]
@@ -181,10 +181,10 @@ class Tag(Kind):
         rows = zip(words, prediction.label, prediction.probability, strict=True)
         return [
             (
-                [prediction.id, str(number + 1), word, tag, f"{share:.6g}"],
-                [each[number] if isinstance(each, list) and len(each) == len(words) else each for each in fields],
+                [prediction.id, str(position), word, tag, f"{share:.6g}"],
+                [each[position] if isinstance(each, list) and len(each) == len(words) else each for each in fields],
             )
-            for number, (word, tag, share) in enumerate(rows)
+            for position, (word, tag, share) in enumerate(rows)
         ]
 
     def arrow_columns(self, arrow: Any, config: HeadConfig) -> dict[str, Any]:

@@ -127,6 +127,11 @@ def read_latest(folder: AnyPath) -> Checkpoint | None:
     return None
 
 
+def last_step(folder: AnyPath) -> int:
+    """The step of the last checkpoint, which may be damaged; 0 where there is none."""
+    return max(_steps(Path(folder)), default=0)
+
+
 def has_checkpoint(folder: AnyPath, step: int) -> bool:
     """Whether there is a checkpoint of a step that is not only passing."""
     return step in _steps(Path(folder)) and not _is_passing(Path(folder), step)

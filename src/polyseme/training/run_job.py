@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,11 +14,11 @@ import torch
 
 from polyseme.bundle import Bundle
 from polyseme.corpus.corpus import Corpus
-from polyseme.errors import PolysemeWarning
+from polyseme.errors import PolysemeWarning, add_note
 from polyseme.model_folder import save_bundle
 from polyseme.parts.device import cpu_threads
 from polyseme.training.budget import parse_budget
-from polyseme.training.checkpoint import clear_up, named_under, read_latest, read_regular, read_step
+from polyseme.training.checkpoint import clear_up, last_step, named_under, read_latest, read_regular, read_step
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import (
     CHECKPOINTS,
@@ -65,6 +66,7 @@ from polyseme.training.watching import (
 )
 from polyseme.training.weight_average import mean_of
 
+_logger = logging.getLogger(__name__)
 CLEARLY_LOWER = 0.02
 """Nats by which a held-out loss must be below the last one for an earlier model to be taken."""
 
@@ -124,6 +126,10 @@ def run_job(
         if devices.leads:
             run.write()
         raise
+    except BaseException as error:
+        if devices.leads and not isinstance(error, Exception):  # stopped by a signal
+            add_note(error, _how_to_resume(run.folder))
+        raise
     if done < current.plan.n_steps:
         return _pause(run, done, current.costs.ledger(done, seconds), devices)
     held_out = current.averaged_held_out() if job.average_checkpoints is not None else current.lowest_held_out()
@@ -148,6 +154,12 @@ def run_job(
     return bill
 
 
+def _how_to_resume(folder: Path) -> str:
+    """What a run that is stopped by a signal keeps, and how it is resumed."""
+    step = last_step(folder / CHECKPOINTS)
+    return f"The run is kept in {folder}, with a checkpoint of step {step:,}: the same command resumes it."
+
+
 class RunSlice:
     """What one process trains of a run: all of it, or from where another process stopped."""
 
@@ -165,6 +177,9 @@ class RunSlice:
         checkpoint = read_latest(folder / CHECKPOINTS)
         run.check_resumed(checkpoint, pretraining.counted_steps())
         self.first = 0 if checkpoint is None else checkpoint.step
+        if self.first and devices.leads:
+            planned = "" if run.n_steps is None else f" of {run.n_steps:,}"
+            _logger.info(f"Resumed: an earlier run had taken {self.first:,}{planned} steps.")
         self.keep = WriteCheckpoints(
             folder, 1, 0, self._record, keep=job.keep, shard_size=job.shard_size, keeps_lowest=job.keeps_lowest
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import time
 import warnings
@@ -38,13 +39,14 @@ from polyseme.transfer.stacked_inputs import CHARACTERS, InputModel, load_inputs
 from polyseme.transfer.task_model import TaskConfig, TaskModel, check_language_model, pooler_of
 from polyseme.transfer.task_teaching import TaskTeaching
 from polyseme.transfer.text_labels import answers_of, numbers_of
-from polyseme.transfer.train_seed import SeedTraining, StepReport, TrainedSeed, put, reinit_top
+from polyseme.transfer.train_seed import SeedTraining, StepReport, TrainedSeed, named_part, put, reinit_top
 from polyseme.transfer.train_step import autocast
 from polyseme.transfer.vector_store import Store
 from polyseme.types import Progress
 from polyseme.verb_options.task_options import CHECKPOINT_SECONDS
 
 FEATURES = "features"
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -80,6 +82,8 @@ class FinetuneRun:
     after epochs of a step or two."""
     notes: Sequence[str] = ()
     """Further notes of the report."""
+    part: str = ""
+    """Which of several fine-tunings this is, for reports and messages."""
     on_report: Callable[[StepReport], None] | None = None
     progress: Progress | None = None
 
@@ -112,6 +116,7 @@ class _Finetuning:
         self.data = data
         self.bundle = bundle
         self.run = run
+        self.on_report = None if run.on_report is None else named_part(run.on_report, run.part)
         self.device = torch.device(run.device)
         if run.teaching is not None:
             run.teaching.teacher.to(self.device)
@@ -143,6 +148,9 @@ class _Finetuning:
         self.inputs = self._inputs(train)
         self.stacked = load_inputs(self.settings.inputs) if run.stacked is None else run.stacked
         self.results = SeedResults(self.settings.seeds, run.folder)
+        if earlier := self.results.earlier():
+            part = f"{run.part}: an" if run.part else "an"
+            _logger.info(f"Resumed: {part} earlier run had trained {earlier}.")
         self.standards: dict[str, Tensor] = {}
         self.first = self.new_model(self.settings.seeds[0])
         self.prepared = {
@@ -241,7 +249,7 @@ class _Finetuning:
             min_gap=self.min_gap,
             checkpoints=self.results.checkpoints(seed),
             checkpoint_seconds=self.run.checkpoint_seconds,
-            on_report=self.run.on_report,
+            on_report=self.on_report,
         ).run()
         result = self._result(model, learned)
         self.results.keep(seed, result)

@@ -17,6 +17,7 @@ from polyseme.errors import ModelError, PolysemeWarning
 from polyseme.files.atomic import whole_folder
 from polyseme.files.checksums import checksums_in, first_damaged, record_checksum
 from polyseme.json_reading import load_json
+from polyseme.training.checkpoint import last_step
 
 RESULT = "result.json"
 
@@ -100,6 +101,20 @@ class SeedResults:
             written = {**content, "record": record_checksum(content)}
             (unfinished / RESULT).write_text(json.dumps(written), encoding="utf-8")
         shutil.rmtree(self.folder / f"seed-{seed}.checkpoints", ignore_errors=True)
+
+    def earlier(self) -> str:
+        """In words, what an earlier session had trained: `seeds 0 and 1, and seed 2 until step 300`; empty: nothing."""
+        if self.folder is None:
+            return ""
+        trained = [seed for seed in self.seeds if (self.folder / f"seed-{seed}" / RESULT).is_file()]
+        begun = {
+            seed: step
+            for seed in self.seeds
+            if seed not in trained and (step := last_step(self.folder / f"seed-{seed}.checkpoints"))
+        }
+        parts = [f"{'seed' if len(trained) == 1 else 'seeds'} {', '.join(map(str, trained))}"] if trained else []
+        parts += [f"seed {seed} until step {step:,}" for seed, step in begun.items()]
+        return ", and ".join(parts)
 
     def read(self, seed: int) -> SeedResult | None:
         """The result of an earlier session; None: there is none, or it is damaged."""

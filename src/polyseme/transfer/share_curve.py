@@ -7,6 +7,7 @@ it. Dev and test are always whole.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -30,8 +31,8 @@ from polyseme.transfer.finetune_settings import FinetuneSettings
 from polyseme.transfer.finetune_task import FEATURES, FinetuneResult, FinetuneRun, finetune_task
 from polyseme.transfer.share_points import PRETRAINED, SCRATCH, SharePoint
 from polyseme.transfer.task_folder import REPORT
-from polyseme.transfer.train_seed import named_part
 
+_logger = logging.getLogger(__name__)
 MIN_STEPS = 200
 """Steps in which few items are learned at least, unless the user says how many epochs: four epochs of twenty items
 would end before anything is learned (Mosbach, Andriushchenko and Klakow 2021)."""
@@ -69,7 +70,6 @@ def finetune_shares(
     With `scratch` the same architecture is trained from random weights, too.
     """
     run = FinetuneRun() if run is None else run
-    on_report = run.on_report
     if scratch:
         check_scratch(bundle, settings)
     train = data.splits["train"]
@@ -81,7 +81,9 @@ def finetune_shares(
         if cache is None:
             own = run.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="polyseme-")))
             cache = own / FEATURES
-        for each in _runs(samples, settings.seeds, len(train), scratch=scratch):
+        runs = list(_runs(samples, settings.seeds, len(train), scratch=scratch))
+        _report_earlier(runs, run.folder)
+        for each in runs:
             is_largest = each.start == PRETRAINED and each.n_items == max(samples.sizes.values())
             place = None if run.folder is None else run.folder / each.name
             earlier = None if is_largest or place is None else _earlier(place)
@@ -98,7 +100,7 @@ def finetune_shares(
                     folder=place,
                     cache=cache,
                     min_steps=MIN_STEPS,
-                    on_report=None if on_report is None else named_part(on_report, f"{each.share}, {each.start}"),
+                    part=f"{each.share}, {each.start}",
                 ),
             )
             reports[each] = done.report
@@ -145,6 +147,13 @@ def _start_of(bundle: Bundle | None, run: _Run) -> Bundle | None:
 def _rank(done: FinetuneResult) -> tuple[bool, float]:
     best = done.report.best
     return best.learned, best.dev[done.report.metrics[0]]
+
+
+def _report_earlier(runs: Sequence[_Run], folder: Path | None) -> None:
+    """Log how many runs an earlier session had finished."""
+    n_earlier = 0 if folder is None else sum((folder / each.name / REPORT).is_file() for each in runs)
+    if n_earlier:
+        _logger.info(f"Resumed: an earlier run had finished {n_earlier} of the curve's {len(runs)} runs.")
 
 
 def _earlier(place: Path) -> FinetuneReport | None:

@@ -13,6 +13,7 @@ from polyseme.verb_options.model_options import (
     BYTES_DONE,
     IN_MEMORY,
     SOURCES,
+    TYPED,
     ComputeOptions,
     DeviceOption,
     ForceOption,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 class PredictOptions(ReadingOptions, DeviceOption, RayOption, ForceOption):
     """What `predict` takes."""
 
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
+    sources: Sources = dataclasses.field(
+        kw_only=False, metadata=doc(SOURCES + TYPED + IN_MEMORY, "INPUT...", parse="files or texts")
+    )
     model: AnyPath | Model = dataclasses.field(
         metadata=doc(
             "Task model: a folder written by finetune; or several, separated by commas, whose probabilities are "

@@ -25,6 +25,7 @@ Dtype = Literal["auto", "fp32", "bf16", "fp16", "fp64", "int8"]
 SOURCES = "Files, folders or patterns; - is standard input."
 FILES = "Files, folders or patterns."
 """Of what is read more than once."""
+TYPED = " On the command line also texts of two words or more."
 IN_MEMORY = (
     " In Python also texts in memory: a list of strings, word lists or mappings, a data frame, an Arrow table or a "
     "dataset."

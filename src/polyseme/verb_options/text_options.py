@@ -13,6 +13,7 @@ from polyseme.verb_options.model_options import (
     BYTES_DONE,
     IN_MEMORY,
     SOURCES,
+    TYPED,
     BatchOption,
     ComputeOptions,
     DeviceOption,
@@ -196,7 +197,9 @@ class ScoreOptions(ScoringOptions, ReadingOptions, ComputeOptions, RayOption, Fo
     """What `score` takes."""
 
     model: AnyPath | Model | None = model_option("score")
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
+    sources: Sources = dataclasses.field(
+        kw_only=False, metadata=doc(SOURCES + TYPED + IN_MEMORY, "INPUT...", parse="files or texts")
+    )
     source: AnyPath | None = option(
         None,
         "For sequence-to-sequence models: file with the source of each text, in the same order and format.",

@@ -13,6 +13,7 @@ from polyseme.verb_options.model_options import (
     BYTES_DONE,
     IN_MEMORY,
     SOURCES,
+    TYPED,
     BatchOption,
     ComputeOptions,
     DeviceOptions,
@@ -79,7 +80,9 @@ class ModelEmbedderOptions(EmbedderOptions, PerOptions, BatchOption):
 class EmbedOptions(EmbedderOptions, PerOptions, ReadingOptions, ComputeOptions, RayOption, ForceOption):
     """What `embed` takes."""
 
-    sources: Sources = dataclasses.field(kw_only=False, metadata=doc(SOURCES + IN_MEMORY, "INPUT..."))
+    sources: Sources = dataclasses.field(
+        kw_only=False, metadata=doc(SOURCES + TYPED + IN_MEMORY, "INPUT...", parse="files or texts")
+    )
     output: AnyPath = dataclasses.field(
         metadata=doc(
             "Output file: .parquet, .npz, .safetensors, .h5 or .jsonl; .csv or .tsv for one row per word; with "

@@ -39,7 +39,6 @@ from polyseme.transfer.share_curve import check_scratch, finetune_shares
 from polyseme.transfer.stacked_inputs import InputModel, folders_of, load_inputs
 from polyseme.transfer.task_ensemble import check_joinable, joint_report, model_names
 from polyseme.transfer.task_folder import CURVE, PAGE, REPORT, save_task_model
-from polyseme.transfer.train_seed import named_part
 from polyseme.verb_options.task_options import FinetuneTaskOptions, TaskDataOptions
 
 NO_MODEL = "none"
@@ -113,10 +112,7 @@ def _fit_together(
         return [
             finetune_task(
                 data, bundle, settings,
-                replace(
-                    run, model_name=name, folder=place,
-                    on_report=None if run.on_report is None else named_part(run.on_report, name),
-                ),
+                replace(run, model_name=name, folder=place, part=name),
             )
             for (name, bundle), place in zip(bundles.items(), places, strict=True)
         ]  # fmt: skip

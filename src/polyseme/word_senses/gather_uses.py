@@ -21,7 +21,7 @@ from polyseme.bundle import Bundle
 from polyseme.embedding.flow import Embedder, warn_unread
 from polyseme.embedding.row_documents import document_of
 from polyseme.errors import InputError, ModelError, OptionError
-from polyseme.files.chunks import row_chunks
+from polyseme.files.chunks import BytesDone, part_of, row_chunks
 from polyseme.files.reading_options import ALL, ReadingOptions, requested_fields
 from polyseme.files.rows import Row, no_field, read_rows
 from polyseme.files.source import Reading, source_name
@@ -146,18 +146,22 @@ def gather(
     progress: Progress | None = None,
 ) -> Iterator[UsesChunk]:
     """The uses of all words, or of those whose positions in a document `select` returns, in the order of the rows."""
+    report = BytesDone(progress, rows.total)
     for chunk in row_chunks(rows):
+        on_batch = report.of(rows.done)
         documents, places = _select(map(document_of, chunk), select)
         if documents:
             encoded = {id(each.tokenizer): each.encode(documents) for each in _distinct(embedders)}
             vectors = [
                 np.concatenate([each.vectors[at] for each, at in zip(embedded, places, strict=True)])
-                for embedded in (each.embed(documents, encoded[id(each.tokenizer)]) for each in embedders)
+                for embedded in (
+                    each.embed(documents, encoded[id(each.tokenizer)], part_of(on_batch, number, len(embedders)))
+                    for number, each in enumerate(embedders)
+                )
             ]
             documents = [document.in_original() for document in documents]
             yield UsesChunk(documents, _words_at(documents, places), vectors)
-        if progress is not None:
-            progress(rows.done, rows.total)
+        report.until(rows.done)
 
 
 # --- of files of vectors ----------------------------------------------------------------------------------------------
