@@ -136,7 +136,7 @@ def verbs_of(bundle: Bundle) -> list[str]:
     can += ["evaluate"] if by_itself or "fill" in can else []
     rows = later("polyseme.analysis.prediction_rows").row_kind(bundle)
     can += ["lens"] if rows is not None else []
-    can += ["patch"] if rows in ("masked", "causal") and bundle.encoder.layer_modules() else []
+    can += ["patch"] if rows is not None and bundle.encoder.halves()[0].layer_modules() else []
     can += ["attention"] if later("polyseme.analysis.attention_maps").shows_attention(bundle) else []
     can += ["heads"] if later("polyseme.analysis.word_attention").has_attentions(bundle) else []
     can += ["cells"] if later("polyseme.analysis.recurrent_cells").has_cells(bundle.encoder) else []

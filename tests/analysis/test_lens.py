@@ -102,6 +102,22 @@ def test_a_decoder_shows_what_it_writes_for_the_mask(family: str) -> None:
     assert len(place.layers) == bundle.decoder.config.depth + 1
 
 
+@pytest.mark.parametrize("family", ["transformer", "seq2seq"])
+def test_a_translation_is_predicted_from_its_source(family: str) -> None:
+    model = tiny_model(family)
+    findings = polyseme.lens("the crane broke", source="The vase .", model=model, top=10**6)
+    [scored] = model.score(["the crane broke"], source=["The vase ."])
+    own = [
+        math.log(dict(zip(place.layers[-1].pieces, place.layers[-1].probabilities, strict=True))[place.target])
+        for place in findings.places
+        if place.target is not None
+    ]
+    np.testing.assert_allclose(own, scored.piece_log_probs, rtol=1e-4, atol=1e-5)
+    assert findings.places[-1].target is None
+    assert findings.to_json()["source"] == "The vase ."
+    assert f"source: <bdi>{'&lt;b&gt;'}" in polyseme.lens("the", source="<b>", model=model).html()
+
+
 def test_figures_are_those_of_the_distributions() -> None:
     """Rank, entropy and divergence by hand, and where the answer first appears and stays."""
     model = tiny_model("bert")
@@ -149,7 +165,7 @@ def test_a_page_of_many_places_is_a_grid() -> None:
         ("xlnet", "Dawn broke", ModelError, "in any order.*use score"),
         ("elmo", "Dawn broke", ModelError, "the words of its softmax"),
         ("flair", "Dawn [MASK].", InputError, "predicts the next piece"),
-        ("seq2seq", "Dawn broke", ModelError, "writes another text"),
+        ("seq2seq", "Dawn broke", OptionError, "writes another text .* --source"),
         ("static", "Dawn broke", ModelError, "'lens' shows predictions.*-m english-encoder"),
     ],
 )
@@ -159,8 +175,8 @@ def test_what_cannot_be_looked_at_is_refused(family: str, text: str, error: type
 
 
 @pytest.mark.parametrize("reads", ["forwards", "both"])
-def test_a_translator_is_refused_whichever_way_its_encoder_reads(reads: str) -> None:
-    with pytest.raises(ModelError, match="writes another text"):
+def test_a_translator_needs_its_source_whichever_way_its_encoder_reads(reads: str) -> None:
+    with pytest.raises(OptionError, match="writes another text"):
         polyseme.lens("Dawn broke", model=tiny_model("seq2seq", reads=reads))
 
 
@@ -169,6 +185,8 @@ def test_options_that_make_no_sense() -> None:
         polyseme.lens("Dawn [MASK]", model=tiny_model("bert"), top=0)
     with pytest.raises(OptionError, match="Leave --half out"):
         polyseme.lens("Dawn [MASK]", model=tiny_model("bert"), half="backwards")
+    with pytest.raises(OptionError, match="Leave --source out"):
+        polyseme.lens("Dawn [MASK]", model=tiny_model("bert"), source="Dawn")
     with pytest.raises(OptionError, match="Did you mean 'backwards'"):
         polyseme.lens("Dawn", model=tiny_model("flair"), half="backward")
     with pytest.raises(OptionError, match=r"must end in \.html"):

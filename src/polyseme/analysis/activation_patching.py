@@ -5,14 +5,17 @@ comes back with the state, from the corrupted sentence's (0) to the clean one's 
 Columns are words, the mask, and special pieces, so that all columns of a layer together are the whole layer.
 
 Hooks replace states on the plain path, so that every stack whose layers are results of modules can be patched. In a
-recurrent stack the layers above read the replaced state; the layer's own recurrence goes on as it was.
+recurrent stack the layers above read the replaced state; the layer's own recurrence goes on as it was. Of a two-way
+model one half is patched; of a sequence-to-sequence model the encoder, whose top the decoder then reads, or the
+decoder, which goes on reading the corrupted source.
 
-Shapes: T pieces, D width, G groups of columns.
+Shapes: R rows, T pieces, t those that a module reads at once, D width, G groups of columns.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,18 +25,24 @@ import torch
 from torch import Tensor, nn
 
 from polyseme.analysis.findings import Findings, decimal, quoted, signed
-from polyseme.analysis.prediction_rows import PredictionRow, prediction_row, row_kind
+from polyseme.analysis.prediction_rows import Half, Ints, PredictionRow, prediction_row, row_kind
 from polyseme.bundle import Bundle
 from polyseme.cost import Tally
-from polyseme.errors import InputError, ModelError
+from polyseme.embedding.decoder_stack import Stack, check_stack
+from polyseme.encoders.encoder import Encoder
+from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.plots.figures_table import shaded_table
 from polyseme.plots.html_page import escaped
 from polyseme.text.documents import make_document, string_to_document
 from polyseme.text.marked_word import read_marks
 from polyseme.text.piece_texts import find_masks, piece_texts
 from polyseme.text.tokenizer import MASK_TEXT
-from polyseme.types import Batch, Progress, Tokenizer
+from polyseme.types import Progress, Tokenizer
 
+Change = Callable[[Tensor, int], Tensor]
+"""From states [R, t, D] and the number of pieces before them to the states that take their place."""
+AT_MASKS = ("masked", "denoising", "sentinels")
+"""Models that predict the answer at a mask, not behind the text."""
 SMALLEST = 1e-4
 """Difference between the two sentences, in nats, below which there is nothing to recover."""
 
@@ -61,6 +70,8 @@ class PatchFindings(Findings):
     """Of each column the clean word and the corrupted one."""
     differences: Sequence[Sequence[float]]
     """By layer, from 0 to the top, and column: log-probability of the answer less that of the other, patched."""
+    written: str | None = None
+    """Of a translation model: what its decoder wrote before the answer."""
 
     def recovered(self) -> list[list[float]]:
         """(patched − corrupted) / (clean − corrupted), by layer and column."""
@@ -86,7 +97,7 @@ class PatchFindings(Findings):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        own = ("clean", "corrupted", "answer", "against", "clean_difference", "corrupted_difference")
+        own = ("clean", "corrupted", "written", "answer", "against", "clean_difference", "corrupted_difference")
         return {**super().to_json(), **{name: getattr(self, name) for name in own}}
 
     def header(self) -> Sequence[str]:
@@ -111,6 +122,7 @@ class PatchFindings(Findings):
                     f"log p({escaped(self.against)}) = {signed(value, 3)}</span></p>"
                     for name, text, value in sentences
                 ),
+                f"<p>written: <bdi><b>{escaped(self.written)}</b></bdi></p>" if self.written else "",
                 shaded_table(["", *self._headings()], rows[::-1], spelled=_spelled, low=0.0, high=1.0),
                 '<p class="faint">For each cell, the clean state of this word in this layer was copied into the run of '
                 "the corrupted sentence. 0: the difference of the answers is that of the corrupted sentence; 1: that "
@@ -126,34 +138,38 @@ def _spelled(share: float) -> str:
 class Patching:
     """Two rows of one model, and the difference of two answers in the second with states of the first in it."""
 
-    def __init__(self, bundle: Bundle, clean: str, corrupted: str) -> None:
-        if bundle.config.direction == "two-way":
-            raise ModelError(
-                "patch is for masked and causal models; this one predicts in two directions. Use another model, such "
-                "as the packaged ones: -m english-encoder, -m english-decoder."
-            )
-        if row_kind(bundle) not in ("masked", "causal", None):
-            raise ModelError(
-                "patch is for masked and causal models with one stack; this one has a decoder that reads a source. Use "
-                "another model, such as the packaged ones: -m english-encoder, -m english-decoder."
-            )
-        self.rows = [prediction_row(bundle, text, verb=PatchFindings.verb) for text in (clean, corrupted)]
-        self.modules = self.rows[0].stack.layer_modules()
+    def __init__(
+        self,
+        bundle: Bundle,
+        clean: str,
+        corrupted: str,
+        *,
+        half: Half | None = None,
+        stack: Stack = "encoder",
+        written: str | None = None,
+    ) -> None:
+        check_stack(bundle, stack)
+        self.rows = [_row(bundle, text, half, written) for text in (clean, corrupted)]
+        self.texts = [_Patched.of(row, stack) for row in self.rows]
+        self.modules = self.texts[0].stack.layer_modules()
         if not self.modules:
             raise ModelError(
-                f"The layers of an encoder of kind {bundle.config.kind!r} cannot be patched one by one. Use a "
-                "Transformer, or a recurrent language model without skip connections."
+                f"The layers of an encoder of kind {self.texts[0].stack.config.kind!r} cannot be patched one by one. "
+                "Use a Transformer, or a recurrent language model."
             )
         for row in self.rows:
             if row_kind(bundle) == "masked" and len(row.places) > 1:
                 raise InputError(f"A sentence has {len(row.places)} masks, but only one answer. Keep one mask.")
-        self.columns = [columns_of(row, text) for row, text in zip(self.rows, (clean, corrupted), strict=True)]
+        read = (clean, corrupted) if written is None or stack == "encoder" else (written, written)
+        self.columns = [each.columns(text) for each, text in zip(self.texts, read, strict=True)]
         n_words = [len(each) for each in self.columns]
         if n_words[0] != n_words[1]:
-            n_specials = sum(start == end for start, end in self.rows[0].spans.tolist())
+            n_specials = sum(start == end for start, end in self.texts[0].spans.tolist())
             raise InputError(
                 f"The sentences must have the same number of words, since states are copied word by word. {clean!r} "
-                f"has {n_words[0] - n_specials}, {corrupted!r} has {n_words[1] - n_specials}. Replace words one by one."
+                f"has {n_words[0] - n_specials}, {corrupted!r} has {n_words[1] - n_specials}"
+                f"{' before the mask, which is what the decoder reads' if stack == 'decoder' else ''}. Replace words "
+                "one by one."
             )
         self.answers = (0, 0)
         self.clean_states = self._recorded()
@@ -177,12 +193,13 @@ class Patching:
         """[G]: of the corrupted sentence with the clean states of a layer at each group of columns."""
         source = self.clean_states[layer]
 
-        def replace(states: Tensor) -> Tensor:
+        def replace(states: Tensor, first: int) -> Tensor:
             patched = states.clone()
             for row, columns in enumerate(groups):
                 for column in columns:
                     for here, there in aligned(*(each[column].pieces for each in self.columns)):
-                        patched[row, there] = source[0, here].to(patched.dtype)
+                        if 0 <= there - first < states.shape[1]:
+                            patched[row, there - first] = source[0, here].to(patched.dtype)
             return patched
 
         with self._hooked({layer: replace}):
@@ -196,44 +213,79 @@ class Patching:
     @torch.inference_mode()
     def _log_probs(self, row: PredictionRow, n: int) -> Tensor:
         """[n, V]: at the place of the answer, of a row `n` times."""
-        batch, segments = row.batch, row.batch.segments
-        pieces = batch.pieces.expand(n, -1)
-        several = Batch(pieces, segments=None if segments is None else segments.expand(n, -1))
-        memory = row.stack.new_memory(n) if row.carries else None
-        states = row.stack(several, layers=[-1], memory=memory)[-1]
+        states = row.states(n, layers=[-1])[-1]
         dtype = next(row.output.parameters()).dtype
         return row.output.log_probs(states[:, row.answer_place].to(dtype)).double()
 
     def _recorded(self) -> list[Tensor]:
         """The states of all layers of the clean sentence, each [1, T, D], before a final norm."""
-        recorded: list[Tensor] = []
+        recorded: list[list[Tensor]] = [[] for _ in self.modules]
 
-        def record(states: Tensor) -> Tensor:
-            recorded.append(states.clone())
-            return states
+        def record(layer: int) -> Change:
+            def keep(states: Tensor, first: int) -> Tensor:
+                recorded[layer].append(states.clone())
+                return states
 
-        with self._hooked(dict.fromkeys(range(len(self.modules)), record)):
+            return keep
+
+        with self._hooked({layer: record(layer) for layer in range(len(self.modules))}):
             self._log_probs(self.rows[0], 1)
-        return recorded
+        return [torch.cat(parts, dim=1) for parts in recorded]
 
     @contextmanager
-    def _hooked(self, changes: dict[int, Callable[[Tensor], Tensor]]) -> Iterator[None]:
-        """Have states of these layers changed as they are computed."""
-        calls = 0
+    def _hooked(self, changes: dict[int, Change]) -> Iterator[None]:
+        """Have states of these layers changed as they are computed.
+
+        Changes get states [R, t, D] and the number of pieces before them: a stack may read piece by piece.
+        """
+        layers_of: dict[nn.Module, list[int]] = {}
+        for layer, module in enumerate(self.modules):
+            layers_of.setdefault(module, []).append(layer)
+        calls: Counter[nn.Module] = Counter()
+        read: Counter[int] = Counter()
 
         def on_result(module: nn.Module, arguments: Any, result: Any) -> Any:
-            nonlocal calls
-            layer, calls = calls, calls + 1
+            own = layers_of[module]
+            layer = own[calls[module] % len(own)]
+            calls[module] += 1
+            states = result[0] if isinstance(result, tuple) else result
+            first = read[layer]
+            read[layer] += states.shape[1]
             if layer not in changes:
                 return result
-            states = result[0] if isinstance(result, tuple) else result
-            changed = changes[layer](states)
+            changed = changes[layer](states, first)
             return (changed, *result[1:]) if isinstance(result, tuple) else changed
 
         with ExitStack() as hooks:
-            for module in dict.fromkeys(self.modules):
+            for module in layers_of:
                 hooks.callback(module.register_forward_hook(on_result).remove)
             yield
+
+
+@dataclass(frozen=True)
+class _Patched:
+    """The stack whose states are replaced, and the pieces that it reads."""
+
+    stack: Encoder
+    pieces: Sequence[str]
+    spans: Ints
+
+    @classmethod
+    def of(cls, row: PredictionRow, stack: Stack) -> _Patched:
+        read = row.source if stack == "encoder" and row.source is not None else None
+        names = row.tokenizer.pieces((row if read is None else read).batch.pieces[0].tolist())
+        return cls(row.stack, names, row.spans) if read is None else cls(read.encoder, names, read.spans)
+
+    def columns(self, text: str) -> list[Column]:
+        """Those of a text in the order of the row."""
+        return columns_of(self.pieces, self.spans, text)
+
+
+def _row(bundle: Bundle, text: str, half: Half | None, written: str | None) -> PredictionRow:
+    """A sentence as the model reads it; of a translation model its source."""
+    if written is None:
+        return prediction_row(bundle, text, verb=PatchFindings.verb, half=half)
+    return prediction_row(bundle, written, verb=PatchFindings.verb, half=half, source=text)
 
 
 def aligned(clean: Sequence[int], corrupted: Sequence[int]) -> list[tuple[int, int]]:
@@ -246,8 +298,8 @@ def aligned(clean: Sequence[int], corrupted: Sequence[int]) -> list[tuple[int, i
     return [(clean[max(number + spare, 0)], place) for number, place in enumerate(corrupted)]
 
 
-def columns_of(row: PredictionRow, text: str) -> list[Column]:
-    """The words of a text and the special pieces around them, in the order of the row; every piece is in one.
+def columns_of(pieces: Sequence[str], spans: Ints, text: str) -> list[Column]:
+    """The words of a text and the special pieces around them, in the order of a row; every piece is in one.
 
     A mask is a word, and a piece outside of all words belongs to the one after it.
     """
@@ -255,11 +307,10 @@ def columns_of(row: PredictionRow, text: str) -> list[Column]:
     for start, end in find_masks(text, (MASK_TEXT,)):
         whole = f"{whole[:start]}{'x' * (end - start)}{whole[end:]}"
     words = make_document(whole).words
-    names = row.spelled(row.batch.pieces[0].tolist())
     columns: dict[tuple[str, int], Column] = {}
-    for place, (start, end) in enumerate(row.spans.tolist()):
+    for place, (start, end) in enumerate(spans.tolist()):
         if start == end:
-            columns[("special", place)] = Column(names[place], [place])
+            columns[("special", place)] = Column(pieces[place], [place])
             continue
         number = next((n for n, word in enumerate(words) if word.end > start and word.start < end), None)
         if number is None:
@@ -279,34 +330,35 @@ def patch_sentences(
     *,
     answer: str | None = None,
     against: str | None = None,
+    half: Half | None = None,
+    stack: Stack = "encoder",
+    written: str | None = None,
     model: str = "",
     progress: Progress | None = None,
 ) -> PatchFindings:
-    """Patch every word in every layer. Sentences may mark the answer's place: `The keys to the cabinet [are] here.`"""
+    """Patch every word in every layer. Sentences may mark the answer's place: `The keys to the cabinet [are] here.`
+
+    Of a translation model the sentences are sources, and the answer is what its decoder writes next, after `written`.
+    """
     started = time.perf_counter()
     sentences = [string_to_document(text).text for text in (clean, corrupted)]
-    marked = [_marked(text) for text in sentences]
-    if sum(each is None for each in marked) == 1:
-        raise InputError("One sentence marks an answer in brackets, and the other does not. Mark both, or neither.")
     kind = row_kind(bundle)
-    tokenizer = bundle.text_tokenizer
-    if kind == "masked" and marked[0] is None and not all(len(tokenizer.encode_with_masks(t).words) for t in sentences):
-        raise InputError(
-            "A sentence does not mark the place of its answer. Mark the answers in brackets, as in “The keys [are] "
-            "here.” and “The key [is] here.”, or write [MASK] in both."
+    if kind == "translation":
+        written = written or ""
+    elif written is not None:
+        raise OptionError(
+            "What was written before the answer is for models that translate, and this model reads the sentence "
+            "itself. Leave --written out (written=…)."
         )
-    for number, mark in enumerate(marked):
-        if mark is not None:
-            before, word, behind = mark
-            answer, against = (answer or word, against) if number == 0 else (answer, against or word)
-            sentences[number] = before.rstrip() if kind == "causal" else f"{before}{MASK_TEXT}{behind}"
-    patching = Patching(bundle, *sentences)
+    else:
+        sentences, answer, against = _unmarked(bundle, sentences, answer, against, backwards=half == "backwards")
+    patching = Patching(bundle, *sentences, half=half, stack=stack, written=written)
     top = patching.top_answers()
     ids = [
-        default if word is None else _piece_of(tokenizer, text, word)
-        for word, default, text in zip((answer, against), top, sentences, strict=True)
+        default if word is None else _piece_of(row, text if written is None else written, word)
+        for word, default, text, row in zip((answer, against), top, sentences, patching.rows, strict=True)
     ]
-    names = tokenizer.pieces(ids)
+    names = patching.rows[0].spelled(ids)
     if ids[0] == ids[1]:
         raise InputError(
             f"Both answers are {names[0]!r}, so that there is no difference to restore. Name two: --answer WORD "
@@ -330,6 +382,10 @@ def patch_sentences(
         notes.append(
             f"Words with different numbers of pieces are aligned by their last pieces: {', '.join(patching.uneven)}."
         )
+    if half is not None:
+        notes.append(f"States of the half that reads {half}.")
+    if bundle.decoder is not None:
+        notes.append(f"States of the {stack}.")
     one = patching.rows[1].tally()
     runs = n_layers * n_columns + 5
     n_words = sum(len(make_document(text.replace(MASK_TEXT, "x")).words) for text in sentences)
@@ -347,7 +403,43 @@ def patch_sentences(
         corrupted_difference=differences[1],
         columns=[(first.name, second.name) for first, second in zip(*patching.columns, strict=True)],
         differences=patched,
+        written=written,
     )
+
+
+def _unmarked(
+    bundle: Bundle, sentences: Sequence[str], answer: str | None, against: str | None, *, backwards: bool
+) -> tuple[list[str], str | None, str | None]:
+    """The sentences as the model reads them, and the answers that are marked in them, unless others are named."""
+    kind, tokenizer = row_kind(bundle), bundle.text_tokenizer
+    marked = [_marked(text) for text in sentences]
+    if marked[0] is None and marked[1] is None:
+        if kind in AT_MASKS and not all(_has_mask(tokenizer, text) for text in sentences):
+            raise InputError(
+                "A sentence does not mark the place of its answer. Mark the answers in brackets, as in “The keys [are] "
+                "here.” and “The key [is] here.”, or write [MASK] in both."
+            )
+        return list(sentences), answer, against
+    if marked[0] is None or marked[1] is None:
+        raise InputError("One sentence marks an answer in brackets, and the other does not. Mark both, or neither.")
+    read = []
+    for before, _, behind in (marked[0], marked[1]):
+        if kind in AT_MASKS:
+            read.append(f"{before}{MASK_TEXT}{behind}")
+        else:
+            part = behind if backwards else before
+            read.append(part if _blank_is_piece(tokenizer) else part.strip())
+    return read, answer or marked[0][1], against or marked[1][1]
+
+
+def _has_mask(tokenizer: Tokenizer, text: str) -> bool:
+    specials = getattr(tokenizer, "specials", {})
+    return bool(find_masks(text) if "mask" not in specials else len(tokenizer.encode_with_masks(text).words))
+
+
+def _blank_is_piece(tokenizer: Tokenizer) -> bool:
+    """Whether a blank is a piece by itself, which the text before an answer then ends with (character models)."""
+    return " " in tokenizer.pieces(tokenizer.encode(make_document("a a")).ids.tolist())
 
 
 def _marked(text: str) -> tuple[str, str, str] | None:
@@ -361,15 +453,24 @@ def _marked(text: str) -> tuple[str, str, str] | None:
     return plain[:start], word, plain[end:]
 
 
-def _piece_of(tokenizer: Tokenizer, text: str, word: str) -> int:
-    """The piece of an answer at the mask of a text, or behind the text."""
-    masks = find_masks(text)
-    before = text[: masks[0][0]] if masks else f"{text.rstrip()} "
-    pieces = piece_texts(tokenizer).encode_after(before, word.strip())
+def _piece_of(row: PredictionRow, text: str, word: str) -> int:
+    """The piece of an answer at the mask of a text, behind the text, or before it if it is read backwards."""
+    word = word.strip()
+    if row.words is not None:
+        if word not in (row.words.tokenizer.vocabulary or ()):
+            raise InputError(f"The answer {word!r} is not in the vocabulary of the model's softmax. Use another word.")
+        return row.words.number(word)
+    tokenizer = row.tokenizer
+    if row.backwards or _blank_is_piece(tokenizer):
+        pieces = tokenizer.encode(make_document(word)).ids.tolist()
+    else:
+        masks = find_masks(text)
+        before = text[: masks[0][0]] if masks else f"{text.rstrip()} "
+        pieces = piece_texts(tokenizer).encode_after(before, word)
     if len(pieces) != 1:
         spelled = ", ".join(tokenizer.pieces(pieces)) or "none"
         raise InputError(
             f"The answer {word!r} must be one piece of the model's vocabulary. It has {len(pieces)} ({spelled}). Use "
             "another word."
         )
-    return pieces[0]
+    return int(pieces[0])

@@ -94,6 +94,8 @@ class LensFindings(Findings):
 
     text: str
     places: Sequence[PlacePredictions]
+    source: str | None = None
+    """What the encoder of a translation model reads."""
     backwards: bool = False
     """Whether the text is read from its end, so that the piece before each place is predicted."""
 
@@ -132,7 +134,7 @@ class LensFindings(Findings):
             }
             for each in self.places
         ]
-        return {**super().to_json(), "text": self.text, "places": places}
+        return {**super().to_json(), "text": self.text, "source": self.source, "places": places}
 
     @property
     def _few(self) -> bool:
@@ -183,6 +185,8 @@ class LensFindings(Findings):
 
     def page_body(self) -> str:
         parts = [f'<p dir="auto">{escaped(self.text)}</p>']
+        if self.source is not None:
+            parts.insert(0, f"<p>source: <bdi>{escaped(self.source)}</bdi></p>")
         parts += [self._by_place(each) for each in self.places] if self._few else [self._grid()]
         parts.append("<h2>By layer</h2>")
         every = "" if len(self.places) == 1 else "mean over places, in nats"
@@ -290,16 +294,19 @@ def _figures(layer: LayerPrediction) -> list[str]:
 
 
 @torch.inference_mode()
-def layer_predictions(bundle: Bundle, text: str, *, top: int, model: str, half: Half | None = None) -> LensFindings:
+def layer_predictions(
+    bundle: Bundle, text: str, *, top: int, model: str, half: Half | None = None, source: str | None = None
+) -> LensFindings:
     """What every layer predicts at the masks of a text, or after each of its pieces.
 
-    Of a two-way model that is by its forward half, or before each piece by its backward `half`.
+    Of a two-way model that is by its forward half, or before each piece by its backward `half`; of a translation model
+    it is what its decoder would write after each piece of the text, having read the `source`.
     """
     if top < 1:
         raise OptionError(f"The number of candidates must be at least 1. Got {top} instead.")
     started = time.perf_counter()
     text = string_to_document(text).text
-    row = prediction_row(bundle, text, verb=LensFindings.verb, half=half)
+    row = prediction_row(bundle, text, verb=LensFindings.verb, half=half, source=source)
     states = row.states()
     final = row.log_probs(states[-1]).double()
     answers = final.argmax(dim=1)
@@ -331,6 +338,7 @@ def layer_predictions(bundle: Bundle, text: str, *, top: int, model: str, half: 
         notes=notes,
         cost=tally.cost(time.perf_counter() - started, bundle.device),
         text=text,
+        source=source,
         backwards=row.backwards,
         places=[
             PlacePredictions(

@@ -6,6 +6,7 @@
 | a causal output, one stack | the text behind the piece that begins texts | every piece: what comes next |
 | a two-way output | the same, read by one of its halves | every piece: what comes next, or what comes before |
 | a causal output, two stacks and a mask or sentinels | what the decoder has read when it comes to the mask | the last |
+| a causal output and two stacks | the text behind the piece that a decoder begins with, given a source | every piece |
 
 Shapes: P places, T pieces of the row, V pieces in the vocabulary, D width.
 """
@@ -22,10 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyseme.bundle import Bundle
-from polyseme.cost import Tally, forward_flops
+from polyseme.cost import Tally, decoder_flops, forward_flops
 from polyseme.embedding.decoder_stack import decoder_of
 from polyseme.embedding.piece_states import batch_of
-from polyseme.encoders.encoder import Encoder
+from polyseme.encoders.encoder import Encoder, Layers
 from polyseme.errors import InputError, ModelError, OptionError
 from polyseme.filling.choose_filler import filling_method, sentinels_of
 from polyseme.filling.filled_masks import MaskedText
@@ -55,6 +56,21 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
+class SourceRow:
+    """What the first stack of a sequence-to-sequence model reads."""
+
+    encoder: Encoder
+    batch: Batch
+    spans: Ints
+    """[S, 2]: the offsets of its pieces in the source; specials are empty."""
+
+    def states(self, n: int = 1) -> States:
+        """The top layer, which the decoder reads, of the source `n` times."""
+        states: States = self.encoder(_repeated(self.batch, n), layers=[-1])
+        return states
+
+
+@dataclass(frozen=True)
 class PredictionRow:
     """A row, the stack that reads it, the output over that stack's states, and the places where it predicts."""
 
@@ -71,21 +87,25 @@ class PredictionRow:
     """Whether the text is read from its end."""
     words: WordTable | None = None
     """The words that are predicted, where those that are read are spelled in characters."""
+    source: SourceRow | None = None
+    """What the stack reads beside, where it is a decoder."""
 
     @property
     def answer_place(self) -> int:
-        """Where a single answer is read: at the first mask, or behind the text."""
-        first_or_last = self.places[0] if self.places[0].name.startswith("mask ") else self.places[-1]
-        return first_or_last.at
+        """Where a single answer is read: at the first mask, behind the text, or before it if it is read backwards."""
+        first = self.backwards or self.places[0].name.startswith("mask ")
+        return self.places[0 if first else -1].at
 
     @property
     def n_pieces(self) -> int:
         return int(self.batch.pieces.shape[1])
 
-    def states(self) -> States:
-        """All layers of the row."""
-        memory = self.stack.new_memory(1) if self.carries else None
-        states: States = self.stack(self.batch, memory=memory)
+    def states(self, n: int = 1, layers: Layers = "all") -> States:
+        """Layers of the row, read `n` times side by side; a decoder reads its source first."""
+        batch = _repeated(self.batch, n)
+        batch.source = None if self.source is None else self.source.states(n)
+        memory = self.stack.new_memory(n) if self.carries else None
+        states: States = self.stack(batch, layers=layers, memory=memory)
         return states
 
     def log_probs(self, states: Tensor) -> Tensor:
@@ -100,10 +120,23 @@ class PredictionRow:
 
     def tally(self) -> Tally:
         """One reading of the row."""
-        return Tally(documents=1, pieces=self.n_pieces, flops=forward_flops(self.stack.config, [self.n_pieces]))
+        if self.source is None:
+            return Tally(documents=1, pieces=self.n_pieces, flops=forward_flops(self.stack.config, [self.n_pieces]))
+        n_source = int(self.source.batch.pieces.shape[1])
+        flops = forward_flops(self.source.encoder.config, [n_source])
+        flops += decoder_flops(self.stack.config, n_source, self.n_pieces)
+        return Tally(documents=1, pieces=n_source + self.n_pieces, flops=flops)
 
 
-RowKind = Literal["masked", "causal", "two-way", "denoising", "sentinels"]
+def _repeated(batch: Batch, n: int) -> Batch:
+    """A row `n` times."""
+    pieces, segments = batch.pieces, batch.segments
+    return Batch(
+        pieces.expand(n, *pieces.shape[1:]), segments=None if segments is None else segments.expand(n, -1)
+    )  # fmt: skip
+
+
+RowKind = Literal["masked", "causal", "two-way", "denoising", "sentinels", "translation"]
 Half = Literal["forwards", "backwards"]
 """The direction in which a half of a two-way model reads."""
 
@@ -116,15 +149,25 @@ def row_kind(bundle: Bundle) -> RowKind | None:
     of_encoder = "causal" in bundle.outputs and bundle.config.direction == "causal" and bundle.decoder is None
     if method != "masked" and of_encoder:
         return "causal"
+    if method is None and "causal" in bundle.outputs and bundle.decoder is not None:
+        return "translation"
     return method
 
 
-def prediction_row(bundle: Bundle, text: str, *, verb: str, half: Half | None = None) -> PredictionRow:
+def prediction_row(
+    bundle: Bundle, text: str, *, verb: str, half: Half | None = None, source: str | None = None
+) -> PredictionRow:
     """A text as the model predicts its pieces, or those at its masks; refused where it has no output for that.
 
-    Of a two-way model it is the row of the forward half, unless `half` names the other.
+    Of a two-way model it is the row of the forward half, unless `half` names the other; of a model that translates the
+    text is what its decoder writes, given the `source`.
     """
     kind = row_kind(bundle)
+    if source is not None and kind is not None and kind != "translation":
+        raise OptionError(
+            "A source is what a translation model reads before it writes the text, and this model reads the text "
+            "itself. Leave --source out (source=…)."
+        )
     if half is not None and kind is not None and kind != "two-way":
         raise OptionError(
             "A half is one of the two directions in which ELMo and Flair read, and this model has one direction. Leave "
@@ -137,6 +180,13 @@ def prediction_row(bundle: Bundle, text: str, *, verb: str, half: Half | None = 
         return _next_pieces(bundle, text, bundle.encoder, output, causal_reading(bundle, bundle.text_tokenizer))
     if kind == "two-way":
         return _half(bundle, text, backwards=half == "backwards")
+    if kind == "translation":
+        if source is None:
+            raise OptionError(
+                f"This model writes another text from the one that it reads. For {verb!r} name both: the text that it "
+                "writes, and what it reads with --source (source=…)."
+            )
+        return _given_source(bundle, source, text)
     if kind is None:
         raise _no_output(bundle, verb)
     return _decoder(bundle, text, sentinels=kind == "sentinels")
@@ -153,11 +203,6 @@ def _no_output(bundle: Bundle, verb: str) -> ModelError:
         return ModelError(
             f"{verb!r} shows predicted words, and the model's folder does not have the words of its softmax "
             "(vocabulary.txt). Add that file, or use a model that has it."
-        )
-    if bundle.decoder is not None and "causal" in bundle.outputs:
-        return ModelError(
-            f"{verb!r} shows predictions at masks, or of the next piece of a text. This model writes another text from "
-            "the one it reads, and has no mask. To see how likely a text is given its source, use score --source."
         )
     return ModelError(
         f"{verb!r} shows predictions, and this model has neither a 'masked' output with a mask piece nor a 'causal' "
@@ -240,24 +285,73 @@ def _decoder(bundle: Bundle, text: str, *, sentinels: bool) -> PredictionRow:
     before, behind = (part.rstrip() if texts.blanks_matter else part for part in masked.parts)
     if sentinels:
         mark = sentinels_of(tokenizer)[0]
-        parts = [tokenizer.encode(make_document(part)).ids for part in (before, behind)]
-        source = tokenizer.frame(np.concatenate([parts[0], [mark], parts[1]]))
-        written = [bundle.first_written, mark]
+        parts = [tokenizer.encode(make_document(part)) for part in (before, behind)]
+        [at] = masked.masks
+        ids = np.concatenate([parts[0].ids, [mark], parts[1].ids])
+        spans = np.concatenate([parts[0].spans, [at], parts[1].spans + at[1]])
+        read = _source(bundle, tokenizer.frame(ids), spans)
+        return _written(bundle, read, [], [mark], np.array([at], np.int64), "mask 1")
+    encoded = tokenizer.encode_with_masks(text)
+    read = _source(bundle, tokenizer.frame(encoded.ids), encoded.spans)
+    pieces = tokenizer.encode(make_document(before))
+    return _written(bundle, read, _lead(tokenizer), pieces.ids.tolist(), pieces.spans, "mask 1")
+
+
+def _given_source(bundle: Bundle, source: str, text: str) -> PredictionRow:
+    """What follows each piece of a text that a decoder writes from a source."""
+    tokenizer = bundle.text_tokenizer
+    if find_masks(source) or find_masks(text):
+        raise InputError(
+            "There is a [MASK], and this model only predicts the next piece of what it writes. Write the text up to "
+            "that place."
+        )
+    encoded = tokenizer.encode(make_document(source))
+    if not len(encoded):
+        raise InputError("The source has no pieces, so that there is nothing to write from. Write at least one word.")
+    read = _source(bundle, tokenizer.frame(encoded.ids), encoded.spans)
+    written = tokenizer.encode(make_document(text))
+    return _written(bundle, read, _lead(tokenizer), written.ids.tolist(), written.spans)
+
+
+def _lead(tokenizer: Tokenizer) -> list[int]:
+    """The special pieces that begin a text."""
+    frame = tokenizer.frame(np.zeros(0, np.int64))
+    lead: list[int] = frame.ids[: frame.offset].tolist()
+    return lead
+
+
+def _source(bundle: Bundle, framed: Framed, spans: Ints) -> SourceRow:
+    return SourceRow(bundle.encoder, _fitting(bundle, framed), _spans_in(framed, spans))
+
+
+def _written(
+    bundle: Bundle, source: SourceRow, specials: list[int], ids: list[int], spans: Ints, only: str | None = None
+) -> PredictionRow:  # fmt: skip
+    """A decoder's row: what it begins with, and its text. Places are behind each piece, or the `only` one is last."""
+    tokenizer, decoder = bundle.text_tokenizer, decoder_of(bundle)
+    lead = [bundle.first_written, *specials]
+    row = [*lead, *ids]
+    window = decoder.config.window
+    if window is not None and len(row) > window:
+        raise InputError(
+            f"The model's decoder would read {len(row):,} pieces, special pieces included; it reads {window:,} at "
+            "once. Shorten the text."
+        )
+    names = tokenizer.pieces(row)
+    if only is None:
+        places = [Place(at, names[at], after) for at, after in enumerate([*row[1:], None])][len(lead) - 1 :]
     else:
-        source = tokenizer.frame(tokenizer.encode_with_masks(text).ids)
-        frame = tokenizer.frame(np.zeros(0, np.int64))
-        written = [bundle.first_written, *frame.ids[: frame.offset].tolist()]
-        written += tokenizer.encode(make_document(before)).ids.tolist()
-    with torch.inference_mode():
-        states = bundle.encoder(_fitting(bundle, source), layers=[-1])
-    batch = Batch(torch.tensor([written], device=bundle.device), source=states)
+        places = [Place(len(row) - 1, only)]
+    placed = np.zeros((len(row), 2), np.int64)
+    placed[len(lead) :] = spans
     return PredictionRow(
-        decoder_of(bundle),
+        decoder,
         _output(bundle, "causal"),
         tokenizer,
-        batch,
-        [Place(len(written) - 1, "mask 1")],
-        np.zeros((len(written), 2), np.int64),
+        Batch(torch.tensor([row], device=bundle.device)),
+        places,
+        placed,
+        source=source,
     )
 
 

@@ -51,7 +51,8 @@ class Encoder(nn.Module, ABC):
 
     def layer_modules(self) -> list[nn.Module]:
         """The modules whose results are layers 0, 1 … before any final norm, as they are called, each as often as it
-        is; what they return is the states, or begins with them. None: layers are no modules' results.
+        is; what they return is the states, or begins with them. A stack that reads piece by piece calls them again
+        for each. None: layers are no modules' results.
         """
         return []
 

@@ -172,9 +172,8 @@ class Recurrent(Encoder):
         return State(lengths, tuple(h for h, _ in starts), cells)
 
     def layer_modules(self) -> list[nn.Module]:
-        if self.config.skip or self.config.reads == "both":
-            return []
-        return [self.tokens, *(self._readers(index)[0] for index in range(self.config.n_layers))]
+        """The dropouts: what they return is a layer's states, with what skips it and in both directions."""
+        return [self.tokens, *[self.dropout] * (self.config.n_layers - 1), self.dropout_of_top]
 
     def token_modules(self) -> list[nn.Module]:
         return [self.tokens]

@@ -183,6 +183,9 @@ class RecurrentDecoder(Encoder):
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 
+    def layer_modules(self) -> list[nn.Module]:
+        return [*self.stack.layer_modules(), *([] if self.attention is None else [self.dropout])]
+
     def piece_table(self) -> nn.Parameter | None:
         return self.stack.piece_table()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
-from polyseme.options import callback, output_option
+from polyseme.options import Options, callback, check_choice, option, output_option
 from polyseme.verb_options.model_options import DeviceOptions, ForceOption
 
 if TYPE_CHECKING:
@@ -19,3 +19,24 @@ class AnalysisOptions(DeviceOptions, ForceOption):
 
     output: AnyPath | None = output_option("Output file: a page (.html), .json, or a table (.tsv, .csv).")
     progress: Progress | None = callback("Called with the number of finished units of work, and the total.")
+
+
+Half = Literal["forwards", "backwards"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfOption(Options):
+    """Which half of a two-way model is read."""
+
+    half: Half | None = option(
+        None,
+        "Reading direction, for two-way models (ELMo, Flair): forwards predicts the next word, backwards the previous "
+        "one.",
+        "DIRECTION",
+        default="forwards",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.half is not None:
+            check_choice("half", self.half, get_args(Half))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
-from polyseme.options import check_choice, doc, option
-from polyseme.verb_options.analysis_options import AnalysisOptions
+from polyseme.options import doc, option
+from polyseme.verb_options.analysis_options import AnalysisOptions, HalfOption
 from polyseme.verb_options.model_options import model_option
 
 if TYPE_CHECKING:
@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from polyseme.files.atomic import AnyPath
 
 
-Half = Literal["forwards", "backwards"]
-
-
 @dataclass(frozen=True, kw_only=True)
-class LensOptions(AnalysisOptions):
+class LensOptions(HalfOption, AnalysisOptions):
     """What `lens` takes."""
 
     text: str = dataclasses.field(
@@ -28,15 +25,6 @@ class LensOptions(AnalysisOptions):
     )
     model: AnyPath | Model | None = model_option("lens")
     top: int = option(5, "Number of likeliest pieces to list per layer and position.", "N")
-    half: Half | None = option(
-        None,
-        "Reading direction, for two-way models (ELMo, Flair): forwards predicts the next word, backwards the previous "
-        "one.",
-        "DIRECTION",
-        default="forwards",
+    source: str | None = option(
+        None, "For translation models: what the model reads before it writes the text.", "TEXT", default="none"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.half is not None:
-            check_choice("half", self.half, get_args(Half))

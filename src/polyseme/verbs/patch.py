@@ -24,6 +24,9 @@ def patch(options: PatchOptions) -> PatchFindings:
         options.corrupted,
         answer=options.answer,
         against=options.against,
+        half=options.half,
+        stack=options.stack,
+        written=options.written,
         model=loaded.path,
         progress=options.progress,
     )
