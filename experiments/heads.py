@@ -64,7 +64,7 @@ def measure(label: str, model: Model, options: argparse.Namespace) -> None:
         model=model,
         data=data_folder(),
         relations=[*RELATIONS, "all"],
-        max_sentences=options.sentences or None,
+        max_items=options.sentences or None,
     )
     result = {
         "name": label,

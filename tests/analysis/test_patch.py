@@ -116,7 +116,7 @@ def test_an_encoder_of_two_stacks_by_hand(family: str) -> None:
     """All words of a layer are the clean source; of the top layer, single states can be put before the decoder."""
     bundle = double(family).bundle
     texts = ("[MASK] the crane .", "[MASK] the flat .") if family == "bart" else sentences(family)
-    patching = Patching(bundle, *texts, written=WRITTEN.get(family))
+    patching = Patching(bundle, *texts, prefix=WRITTEN.get(family))
     patching.answers = (7, 9)
     clean, corrupted = patching.unpatched(0), patching.unpatched(1)
     assert abs(clean - corrupted) > 1e-3
@@ -140,7 +140,7 @@ def test_an_encoder_of_two_stacks_by_hand(family: str) -> None:
 def test_a_decoder_of_two_stacks_by_hand(family: str) -> None:
     """Its top layer at the answer is the clean run; layers above a replaced one still read the corrupted source."""
     bundle = double(family).bundle
-    patching = Patching(bundle, *sentences(family), stack="decoder", written=WRITTEN.get(family))
+    patching = Patching(bundle, *sentences(family), stack="decoder", prefix=WRITTEN.get(family))
     patching.answers = (7, 9)
     clean, corrupted = patching.unpatched(0), patching.unpatched(1)
     depth = decoder_of(bundle).config.depth
@@ -166,7 +166,7 @@ def test_a_decoder_of_two_stacks_by_hand(family: str) -> None:
 def test_a_decoder_that_reads_piece_by_piece_is_patched_in_time() -> None:
     """Its first recurrent layer at every piece: with the clean source's attention missing, as a loop by hand has it."""
     bundle = double("seq2seq").bundle
-    patching = Patching(bundle, *sentences("seq2seq"), stack="decoder", written=WRITTEN["seq2seq"])
+    patching = Patching(bundle, *sentences("seq2seq"), stack="decoder", prefix=WRITTEN["seq2seq"])
     states = [row.states() for row in patching.rows]
     assert [each.shape[-1] for each in patching.clean_states] == list(decoder_of(bundle).config.widths)
     for layer, each in enumerate(patching.clean_states):
@@ -184,11 +184,11 @@ def test_two_way_models_and_translations_as_findings() -> None:
     assert backwards.notes == ["States of the half that reads backwards."]
     assert [column[0] for column in backwards.columns][:2] == ["vase", "broke"]
     translated = polyseme.patch(
-        "The vase broke", "The news is", model=tiny_model("transformer"), answer="broke", written=HOSTILE
+        "The vase broke", "The news is", model=tiny_model("transformer"), answer="broke", prefix=HOSTILE
     )
     assert translated.notes == ["States of the encoder."]
     assert "<script" not in translated.html()
-    assert translated.to_json()["written"] == HOSTILE
+    assert translated.to_json()["prefix"] == HOSTILE
     letters = polyseme.patch("The vase [b]", "The news [i]", model=tiny_model("flair"))
     assert letters.clean == "The vase "
 
@@ -242,7 +242,7 @@ def test_bad_input(family: str, texts: tuple[str, str], error: type[PolysemeErro
 def test_options_of_other_models_are_refused() -> None:
     texts = ("The vase [broke]", "The news [is]")
     with pytest.raises(OptionError, match="models that translate"):
-        polyseme.patch(*texts, model=tiny_model("bart"), written="the")
+        polyseme.patch(*texts, model=tiny_model("bart"), prefix="the")
     with pytest.raises(OptionError, match="has one direction"):
         polyseme.patch(*texts, model=tiny_model("bart"), half="backwards")
     with pytest.raises(ModelError, match="has one stack"):

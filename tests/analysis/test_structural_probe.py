@@ -247,9 +247,9 @@ def test_a_limit_takes_sentences_from_the_whole_of_a_treebank(tmp_path: Path) ->
     train, test = tmp_path / "train.conllu", tmp_path / "test.conllu"
     for file in (train, test):
         file.write_text(conllu(trees), encoding="utf-8")
-    treebank = read_treebank(test, train=train, max_sentences=3)
+    treebank = read_treebank(test, train=train, max_items=3)
     assert [tree.words for tree in treebank.train] == [trees[number].words for number in (0, 3, 6)]
-    halves = read_treebank(test, max_sentences=2)
+    halves = read_treebank(test, max_items=2)
     assert [tree.words for tree in halves.test] == [trees[number].words for number in (1, 5)]
 
 

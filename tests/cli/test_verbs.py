@@ -236,7 +236,7 @@ SOME_VALUE = {
     "max_items": 12,
     "gate_steps": 13,
     "relations": ("obj", "det"),
-    "max_sentences": 14,
+    "prefix": "the news",
     "structural": "depth",
     "rank": 7,
     "importance": "held-out.txt",

@@ -21,6 +21,7 @@ from polyseme.pruning.head_removal import AttentionPlace, HeadPlace, attentions_
 from polyseme.pruning.learned_gates import drawn, gate_importance, open_probability
 from polyseme.pruning.pruning_subject import TaskSubject, TextSubject, objective_of
 from polyseme.pruning.text_rows import text_batches
+from polyseme.tasks.splits import evenly_spaced
 from polyseme.text.documents import make_document
 from polyseme.transfer.evaluate_task import labeled_data
 from polyseme.transfer.finetune_settings import FinetuneSettings
@@ -173,7 +174,7 @@ def test_each_head_is_measured_by_itself(stars: Path, dev: Path) -> None:
     assert model.bundle is not None
     alone = without_heads(model.bundle, [HeadPlace(DEAD[0].at, head) for head in (0, 1, 2)])
     items = labeled_data(str(dev), None, model, {"text": "review", "label": "stars"}, "").splits["test"]
-    subject = TaskSubject(model, {"dev": items[:3]}, ("accuracy",))
+    subject = TaskSubject(model, {"dev": evenly_spaced(items, 3)}, ("accuracy",))
     [figure] = [each for each in report.single if each.place == HeadPlace(DEAD[0].at, 3)]
     assert figure.alone == subject.figures(alone)
 

@@ -70,7 +70,7 @@ class PatchFindings(Findings):
     """Of each column the clean word and the corrupted one."""
     differences: Sequence[Sequence[float]]
     """By layer, from 0 to the top, and column: log-probability of the answer less that of the other, patched."""
-    written: str | None = None
+    prefix: str | None = None
     """Of a translation model: what its decoder wrote before the answer."""
 
     def recovered(self) -> list[list[float]]:
@@ -97,7 +97,7 @@ class PatchFindings(Findings):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        own = ("clean", "corrupted", "written", "answer", "against", "clean_difference", "corrupted_difference")
+        own = ("clean", "corrupted", "prefix", "answer", "against", "clean_difference", "corrupted_difference")
         return {**super().to_json(), **{name: getattr(self, name) for name in own}}
 
     def header(self) -> Sequence[str]:
@@ -122,7 +122,7 @@ class PatchFindings(Findings):
                     f"log p({escaped(self.against)}) = {signed(value, 3)}</span></p>"
                     for name, text, value in sentences
                 ),
-                f"<p>written: <bdi><b>{escaped(self.written)}</b></bdi></p>" if self.written else "",
+                f"<p>prefix of the translation: <bdi><b>{escaped(self.prefix)}</b></bdi></p>" if self.prefix else "",
                 shaded_table(["", *self._headings()], rows[::-1], spelled=_spelled, low=0.0, high=1.0),
                 '<p class="faint">For each cell, the clean state of this word in this layer was copied into the run of '
                 "the corrupted sentence. 0: the difference of the answers is that of the corrupted sentence; 1: that "
@@ -146,10 +146,10 @@ class Patching:
         *,
         half: Half | None = None,
         stack: Stack = "encoder",
-        written: str | None = None,
+        prefix: str | None = None,
     ) -> None:
         check_stack(bundle, stack)
-        self.rows = [_row(bundle, text, half, written) for text in (clean, corrupted)]
+        self.rows = [_row(bundle, text, half, prefix) for text in (clean, corrupted)]
         self.texts = [_Patched.of(row, stack) for row in self.rows]
         self.modules = self.texts[0].stack.layer_modules()
         if not self.modules:
@@ -160,7 +160,7 @@ class Patching:
         for row in self.rows:
             if row_kind(bundle) == "masked" and len(row.places) > 1:
                 raise InputError(f"A sentence has {len(row.places)} masks, but only one answer. Keep one mask.")
-        read = (clean, corrupted) if written is None or stack == "encoder" else (written, written)
+        read = (clean, corrupted) if prefix is None or stack == "encoder" else (prefix, prefix)
         self.columns = [each.columns(text) for each, text in zip(self.texts, read, strict=True)]
         n_words = [len(each) for each in self.columns]
         if n_words[0] != n_words[1]:
@@ -281,11 +281,11 @@ class _Patched:
         return columns_of(self.pieces, self.spans, text)
 
 
-def _row(bundle: Bundle, text: str, half: Half | None, written: str | None) -> PredictionRow:
+def _row(bundle: Bundle, text: str, half: Half | None, prefix: str | None) -> PredictionRow:
     """A sentence as the model reads it; of a translation model its source."""
-    if written is None:
+    if prefix is None:
         return prediction_row(bundle, text, verb=PatchFindings.verb, half=half)
-    return prediction_row(bundle, written, verb=PatchFindings.verb, half=half, source=text)
+    return prediction_row(bundle, prefix, verb=PatchFindings.verb, half=half, source=text)
 
 
 def aligned(clean: Sequence[int], corrupted: Sequence[int]) -> list[tuple[int, int]]:
@@ -332,30 +332,30 @@ def patch_sentences(
     against: str | None = None,
     half: Half | None = None,
     stack: Stack = "encoder",
-    written: str | None = None,
+    prefix: str | None = None,
     model: str = "",
     progress: Progress | None = None,
 ) -> PatchFindings:
     """Patch every word in every layer. Sentences may mark the answer's place: `The keys to the cabinet [are] here.`
 
-    Of a translation model the sentences are sources, and the answer is what its decoder writes next, after `written`.
+    Of a translation model the sentences are sources, and the answer is what its decoder writes behind the `prefix`.
     """
     started = time.perf_counter()
     sentences = [string_to_document(text).text for text in (clean, corrupted)]
     kind = row_kind(bundle)
     if kind == "translation":
-        written = written or ""
-    elif written is not None:
+        prefix = prefix or ""
+    elif prefix is not None:
         raise OptionError(
-            "What was written before the answer is for models that translate, and this model reads the sentence "
-            "itself. Leave --written out (written=…)."
+            "The prefix of a translation is for models that translate, and this model reads the sentence "
+            "itself. Leave --prefix out (prefix=…)."
         )
     else:
         sentences, answer, against = _unmarked(bundle, sentences, answer, against, backwards=half == "backwards")
-    patching = Patching(bundle, *sentences, half=half, stack=stack, written=written)
+    patching = Patching(bundle, *sentences, half=half, stack=stack, prefix=prefix)
     top = patching.top_answers()
     ids = [
-        default if word is None else _piece_of(row, text if written is None else written, word)
+        default if word is None else _piece_of(row, text if prefix is None else prefix, word)
         for word, default, text, row in zip((answer, against), top, sentences, patching.rows, strict=True)
     ]
     names = patching.rows[0].spelled(ids)
@@ -403,7 +403,7 @@ def patch_sentences(
         corrupted_difference=differences[1],
         columns=[(first.name, second.name) for first, second in zip(*patching.columns, strict=True)],
         differences=patched,
-        written=written,
+        prefix=prefix,
     )
 
 

@@ -90,7 +90,7 @@ class Treebank:
 
 
 def read_treebank(
-    treebank: AnyPath, *, data: AnyPath | None = None, train: AnyPath | None = None, max_sentences: int | None = None
+    treebank: AnyPath, *, data: AnyPath | None = None, train: AnyPath | None = None, max_items: int | None = None
 ) -> Treebank:
     """A named treebank by its splits, or a file: with another file to choose by, or cut in two.
 
@@ -98,7 +98,7 @@ def read_treebank(
         treebank: a benchmark (ud-ewt), or a CoNLL-U file, on which figures are read.
         data: the folder of a benchmark.
         train: a file to choose by; None: the benchmark's own, or of a single file every second sentence.
-        max_sentences: at most so many of each of the two, evenly spaced: treebanks are sorted by genre.
+        max_items: at most so many of each of the two, evenly spaced: treebanks are sorted by genre.
     """
     files = treebank_files(treebank, data, train)
     if "train" in files:
@@ -113,7 +113,7 @@ def read_treebank(
             )
         both = [trees[::2], trees[1::2]]
         named = f"{files['test']}, every second sentence"
-    first, second = (evenly_spaced(part, max_sentences) for part in both)
+    first, second = (evenly_spaced(part, max_items) for part in both)
     return Treebank(
         first, second, f"{named}: selected on {len(first):,} sentences, evaluated on {len(second):,} others"
     )

@@ -16,7 +16,8 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
     """Show what each layer of a language model would predict for TEXT, through the model's own output (logit lens).
 
     A masked model predicts at each [MASK], a causal model after every piece, a two-way model (ELMo, Flair) in either
-    direction, and a sequence-to-sequence model (BART, T5) the text for one [MASK]. The prediction of the top layer,
+    direction, a sequence-to-sequence model (BART, T5) the text for one [MASK], and a translation model what follows
+    each piece of its translation TEXT. The prediction of the top layer,
     which equals that of fill and score, is the answer.
     -o writes a page with a picture of layers and positions.
 
@@ -27,6 +28,7 @@ def command(text: str, as_json: bool, **settings: Any) -> None:
       polyseme lens "The capital of France is" -m english-decoder -o lens.html
       polyseme lens "Dawn [MASK]." --json -m path/to/bert
       polyseme lens "Dawn broke." --half backwards -m models/elmo
+      polyseme lens "Die Schlüssel sind" --source "The keys are here." -m models/en-de
     """
     with Bar("loading the model"):
         findings = polyseme.lens(text, **settings)

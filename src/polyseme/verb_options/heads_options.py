@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from polyseme.errors import OptionError
 from polyseme.options import doc, option
-from polyseme.verb_options.analysis_options import AnalysisOptions
+from polyseme.verb_options.analysis_options import AnalysisOptions, SampleOption
 from polyseme.verb_options.model_options import model_option
 
 if TYPE_CHECKING:
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsOptions(AnalysisOptions):
-    """What `heads` takes."""
+class TreebankParts(SampleOption):
+    """Where a treebank is, and how much of it is read."""
 
-    treebank: AnyPath = dataclasses.field(
-        kw_only=False,
-        metadata=doc("Treebank on which heads are read: a named one (ud-ewt), or a CoNLL-U file.", "TREEBANK"),
-    )
-    model: AnyPath | Model | None = model_option("heads")
+    section: ClassVar[str] = "Data"
+
     data: AnyPath | None = option(None, "Folder with the data of a named treebank.", "FOLDER", default="none")
     train: AnyPath | None = option(
         None,
@@ -34,6 +31,17 @@ class HeadsOptions(AnalysisOptions):
         "FILE",
         default="the treebank's training part; for a single file, every second sentence",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsOptions(TreebankParts, AnalysisOptions):
+    """What `heads` takes."""
+
+    treebank: AnyPath = dataclasses.field(
+        kw_only=False,
+        metadata=doc("Treebank on which heads are read: a named one (ud-ewt), or a CoNLL-U file.", "TREEBANK"),
+    )
+    model: AnyPath | Model | None = model_option("heads")
     relations: Sequence[str] = option(
         (),
         "Relations, separated by commas (obj,det,nsubj:pass); a relation without a colon includes its subtypes.",
@@ -42,7 +50,6 @@ class HeadsOptions(AnalysisOptions):
         default="all frequent ones",
     )
     min_count: int = option(50, "Minimum number of words of a relation in each part, if --relations is not set.", "N")
-    max_sentences: int | None = option(None, "Maximum number of sentences per part, evenly spaced.", "N", default="all")
     importance: Sources | None = option(
         None,
         "Held-out texts on which to measure the importance of each head for predicting pieces (Michel et al. 2019).",
@@ -52,9 +59,7 @@ class HeadsOptions(AnalysisOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("min_count", "max_sentences"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise OptionError(f"The option {name!r} must be at least 1. Got {value} instead.")
+        if self.min_count < 1:
+            raise OptionError(f"The option 'min_count' must be at least 1. Got {self.min_count} instead.")
         if isinstance(self.relations, str):
             raise OptionError(f"relations must be a list of names. Got {self.relations!r} instead: write it in [ ].")

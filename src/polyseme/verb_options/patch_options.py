@@ -37,7 +37,7 @@ class PatchOptions(HalfOption, AnalysisOptions):
     stack: Stack = option(
         "encoder", "Stack of a sequence-to-sequence model whose states are replaced: encoder or decoder.", "STACK"
     )
-    written: str | None = option(
+    prefix: str | None = option(
         None,
         "For translation models: what the decoder has written before the answer, in both runs.",
         "TEXT",

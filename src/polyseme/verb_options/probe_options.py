@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from polyseme.errors import OptionError
 from polyseme.options import Options, callback, check_choice, column_option, doc, option
-from polyseme.verb_options.analysis_options import AnalysisOptions
+from polyseme.verb_options.analysis_options import AnalysisOptions, SampleOption
 from polyseme.verb_options.model_options import StackOption, model_option
 from polyseme.verb_options.task_options import Column
 
@@ -29,10 +29,11 @@ OF_LABELS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbedData(Options):
+class ProbedData(SampleOption):
     """What `probe` trains and evaluates on."""
 
     section: ClassVar[str] = "Data"
+    fewest: ClassVar[int] = 2
 
     label: Column | None = column_option(
         "Label to probe for: a column of a treebank (upos, xpos, deprel …), a morphological feature (Number, Tense "
@@ -50,9 +51,6 @@ class ProbedData(Options):
     dev: Sources | None = option(None, "Development file.", "FILE", default="a tenth of train")
     test: Sources | None = option(None, "Test file.", "FILE", default="none")
     split: str | None = option(None, "Split to report: dev or test.", "SPLIT", default="test if there is one, else dev")
-    max_items: int | None = option(
-        None, "Maximum number of items (sentences) per split, evenly spaced.", "N", default="all"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +120,7 @@ class ProbeOptions(ProbedData, ProbeControls, StackOption, AnalysisOptions):
                 raise OptionError(f"The option {unused!r} is for probes of labels. Leave it out, or structural.")
         elif "rank" in self.changed():
             raise OptionError("The option 'rank' is for structural probes. Leave it out, or add structural.")
-        for name, least in (("hidden", 1), ("max_items", 2), ("rank", 1)):
+        for name, least in (("hidden", 1), ("rank", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise OptionError(f"The option {name!r} must be at least {least}. Got {value} instead.")

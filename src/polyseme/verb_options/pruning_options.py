@@ -66,7 +66,10 @@ class PruneOptions(TaskColumns, DeviceOption, ForceOption):
         "evaluations per head.",
     )
     max_items: int | None = option(
-        None, "Maximum number of items (for texts: rows) to read from each input.", "N", default="all"
+        None,
+        "Maximum number of items of each input, evenly spaced; for texts rows of pieces, from the first on.",
+        "N",
+        default="all",
     )
     gate_steps: int = option(200, "For --method gates: training steps.", "N")
     seed: int = option(0, "Seed of masks and gates.", "N")

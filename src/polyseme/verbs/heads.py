@@ -34,9 +34,7 @@ def attention_heads(options: HeadsOptions) -> AttentionHeads:
     check_findings_output(options.output, force=options.force, inputs=[*inputs, *texts])
     model = load(model_or_default("heads", options.model), device=options.device)
     check_attentions(model.bundle)
-    treebank = read_treebank(
-        options.treebank, data=options.data, train=options.train, max_sentences=options.max_sentences
-    )
+    treebank = read_treebank(options.treebank, data=options.data, train=options.train, max_items=options.max_items)
     importance = None if options.importance is None else importance_on(model, options.importance)
     findings = find_heads(
         model.bundle,

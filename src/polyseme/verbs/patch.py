@@ -26,7 +26,7 @@ def patch(options: PatchOptions) -> PatchFindings:
         against=options.against,
         half=options.half,
         stack=options.stack,
-        written=options.written,
+        prefix=options.prefix,
         model=loaded.path,
         progress=options.progress,
     )

@@ -92,13 +92,13 @@ def _treebank(options: ProbeOptions) -> Treebank:
             raise OptionError(
                 f"{options.name} has its own files. For a treebank of your own, probe tag with --train and --test."
             )
-        return read_treebank(options.name, data=options.data, max_sentences=options.max_items)
+        return read_treebank(options.name, data=options.data, max_items=options.max_items)
     if options.train is None:
         raise OptionError("A structural probe needs a treebank to train on: name it with --train FILE (train=…).")
     train, test = _file(options.train), None if options.test is None else _file(options.test)
     if test is None:
-        return read_treebank(train, max_sentences=options.max_items)
-    return read_treebank(test, train=train, max_sentences=options.max_items)
+        return read_treebank(train, max_items=options.max_items)
+    return read_treebank(test, train=train, max_items=options.max_items)
 
 
 def _file(source: Sources) -> Path:

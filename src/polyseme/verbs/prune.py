@@ -31,6 +31,7 @@ from polyseme.pruning.pruning_report import PruningReport
 from polyseme.pruning.pruning_subject import Subject, TaskSubject, TextSubject, check_labels, objective_of
 from polyseme.pruning.text_rows import text_batches
 from polyseme.tasks.kinds import KINDS
+from polyseme.tasks.splits import evenly_spaced
 from polyseme.transfer.evaluate_task import has_head, labeled_data
 from polyseme.transfer.task_folder import save_task_model
 from polyseme.transfer.task_model import TaskModel
@@ -101,7 +102,7 @@ def _subject(loaded: _Loaded, options: PruneOptions, inputs: Mapping[str, Source
             labeled = {name: [item for item in each if item.gold is not None] for name, each in task.splits.items()}
             fitting = labeled.get(split) or labeled.get("dev") or next(iter(labeled.values()))
             check_labels(model, fitting, str(source))
-            items[split] = fitting[: options.max_items]
+            items[split] = evenly_spaced(fitting, options.max_items)
         metrics = tuple(card.get("metrics") or task.metrics)
         return TaskSubject(model, items, metrics)
     objective = objective_of(loaded.bundle)
