@@ -29,6 +29,7 @@ from torch import Tensor
 
 from polyseme.analysis.dependency_trees import Tree
 from polyseme.errors import InputError, OptionError
+from polyseme.parts.device import fits_on
 from polyseme.types import Progress
 
 StructuralKind = Literal["distance", "depth"]
@@ -309,9 +310,8 @@ def train_maps(
 
 def _on_device(vectors: NDArray[np.floating], device: str) -> Tensor:
     """In a GPU's memory, where a fourth of what is free there holds them: batches are then put together there."""
-    if torch.device(device).type == "cuda" and vectors.nbytes <= torch.cuda.mem_get_info(device)[0] // 4:
-        return torch.from_numpy(vectors).to(device)
-    return torch.from_numpy(vectors)
+    there = torch.from_numpy(vectors)
+    return there.to(device) if fits_on(torch.device(device), vectors.nbytes) else there
 
 
 @torch.no_grad()

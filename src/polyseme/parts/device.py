@@ -37,6 +37,15 @@ def find_device(name: str) -> str:
     return name
 
 
+GPU_SHARE = 4
+"""Data are kept in a GPU's memory if they take up at most one part in so many of what is free."""
+
+
+def fits_on(device: torch.device, n_bytes: int) -> bool:
+    """Whether so many bytes may be kept on a device, with room for the work on them; a CPU's memory takes all."""
+    return device.type != "cuda" or n_bytes <= torch.cuda.mem_get_info(device)[0] // GPU_SHARE
+
+
 def even_share(work: int, most: int) -> int:
     """How much of the work goes into a batch, `most` at most, so that threads side by side end together.
 

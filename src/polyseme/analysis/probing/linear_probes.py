@@ -28,7 +28,7 @@ MAX_STEPS = 300
 CHUNK = 4096
 """Examples that are multiplied at once on a CPU."""
 CHUNK_CUDA = 65_536
-CHUNK_CUDA_BYTES = 2 << 30
+CHUNK_CUDA_BYTES = 1 << 29
 """Features that are put together at once on a GPU."""
 MEASURED = 32_768
 """Examples that means, standard deviations and covariances are measured on at most; they are evenly spaced."""
@@ -89,13 +89,14 @@ class Standard:
         variance = total[:, :-1, :-1].diagonal(dim1=1, dim2=2) - center.square()
         spread = variance.clamp(min=0).sqrt()
         spread = torch.where(spread > SMALLEST_SPREAD, spread, 1.0)
-        covariance = total[:, :-1, :-1] - center[:, :, None] * center[:, None]
-        covariance = covariance / (spread[:, :, None] * spread[:, None])
-        whole = torch.zeros_like(total)
-        whole[:, :-1, :-1] = covariance
-        whole[:, -1, -1] = 1.0
-        variances, directions = torch.linalg.eigh(whole)
-        return cls(center, spread, directions, variances.clamp(min=0))
+        variances = total.new_zeros(n_layers, width + 1)
+        for layer, whole in enumerate(total):  # in place: these matrices are large, and there is one of each layer
+            whole[:-1, :-1] -= torch.outer(center[layer], center[layer])
+            whole[:-1, :-1] /= torch.outer(spread[layer], spread[layer])
+            whole[:-1, -1] = whole[-1, :-1] = 0.0
+            whole[-1, -1] = 1.0
+            variances[layer], total[layer] = torch.linalg.eigh(whole)
+        return cls(center, spread, total, variances.clamp(min=0))
 
     def of_layers(self, layers: slice) -> Standard:
         """The same of some layers."""

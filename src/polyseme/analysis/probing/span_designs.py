@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from polyseme.analysis.probing.linear_probes import MEASURED, SMALLEST_SPREAD
-
-ON_DEVICE_BYTES = 64 << 30
-"""Vectors up to so many bytes are kept in a GPU's memory."""
+from polyseme.parts.device import fits_on
 
 
 class SpanDesign:
-    """Examples that are one span each, in their order."""
+    """Examples that are one span each, in their order.
+
+    Vectors that do not fit on a GPU stay where they are, and only those of the rows go there.
+    """
 
     def __init__(self, vectors: Tensor, device: torch.device) -> None:
-        fits = vectors.numel() * vectors.element_size() <= ON_DEVICE_BYTES
-        self.vectors = vectors.to(device) if fits else vectors
+        self.vectors = vectors.to(device) if fits_on(device, vectors.numel() * vectors.element_size()) else vectors
         self.device = device
         self.shape = (vectors.shape[0], vectors.shape[1], vectors.shape[2])
 
@@ -45,17 +45,29 @@ class PairDesign:
         n_layers, _, width = self.spans.shape
         self.shape = (n_layers, len(first), 3 * width)
         numbers = torch.cat([self.first[train], self.second[train]]).unique()
-        self._measure(self.spans.rows(numbers[:: max(1, -(-len(numbers) // MEASURED))]))
+        self._measure(numbers[:: max(1, -(-len(numbers) // MEASURED))])
 
-    def _measure(self, sample: Tensor) -> None:
-        spread = sample.double().std(dim=1, correction=0)
-        self.center = sample.double().mean(dim=1).to(sample.dtype)[:, None]
-        self.scale = (1.0 / torch.where(spread > SMALLEST_SPREAD, spread, 1.0)).to(sample.dtype)[:, None]
+    def _measure(self, numbers: Tensor) -> None:
+        """Layer by layer: the vectors of all in double precision would be the largest thing in memory."""
+        centers, scales = [], []
+        for layer in range(self.shape[0]):
+            rows = self.spans.of_layers(slice(layer, layer + 1)).rows(numbers)
+            sample = rows.double()
+            spread = sample.std(dim=1, correction=0)
+            centers.append(sample.mean(dim=1).to(rows.dtype))
+            scales.append((1.0 / torch.where(spread > SMALLEST_SPREAD, spread, 1.0)).to(rows.dtype))
+        self.center, self.scale = torch.cat(centers)[:, None], torch.cat(scales)[:, None]
 
     def rows(self, numbers: Tensor | slice) -> Tensor:
         """[L, n, F]"""
-        one, other = (self._standard(spans[numbers]) for spans in (self.first, self.second))
-        return torch.cat([one, other, one * other], dim=-1)
+        first, second = self.first[numbers], self.second[numbers]
+        n_layers, _, width = self.spans.shape
+        rows = self.center.new_empty(n_layers, len(first), 3 * width)
+        one, other, product = rows.split(width, dim=-1)
+        for spans, place in ((first, one), (second, other)):
+            torch.sub(self.spans.rows(spans), self.center, out=place).mul_(self.scale)
+        torch.mul(one, other, out=product)
+        return rows
 
     def of_layers(self, layers: slice) -> PairDesign:
         """The same of some layers."""
@@ -64,6 +76,3 @@ class PairDesign:
         part.center, part.scale = self.center[layers], self.scale[layers]
         part.shape = (part.spans.shape[0], *self.shape[1:])
         return part
-
-    def _standard(self, spans: Tensor) -> Tensor:
-        return (self.spans.rows(spans) - self.center) * self.scale

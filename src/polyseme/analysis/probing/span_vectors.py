@@ -28,6 +28,7 @@ from polyseme.embedding.decoder_stack import Stack, decoder_of
 from polyseme.embedding.flow import Embedder
 from polyseme.embedding.model_fingerprint import fingerprint
 from polyseme.files.cached_folders import cached_folder, check_cached, new_cached, read_cached, write_about
+from polyseme.parts.device import fits_on
 from polyseme.result_tables import counted
 from polyseme.text.documents import document_chunks
 from polyseme.transfer.frozen_features import CHUNK_CHARACTERS, key_of
@@ -35,8 +36,6 @@ from polyseme.types import Document, Progress
 
 IN_MEMORY_BYTES = 1 << 30
 """Vectors up to so many bytes are in memory; more are in a file."""
-GPU_SHARE = 4
-"""Vectors are in a GPU's memory if they take up at most one part in so many of what is free."""
 _FILE = "group-{}.npy"
 
 
@@ -106,7 +105,7 @@ def span_vectors(
     )
     if cache is not None:
         return _cached(work, {**fingerprint(bundle, "own", stack), "device": bundle.device.type}, cache)
-    if bundle.device.type == "cuda" and work.n_bytes <= torch.cuda.mem_get_info(bundle.device)[0] // GPU_SHARE:
+    if bundle.device.type == "cuda" and fits_on(bundle.device, work.n_bytes):
         dtype = torch.float64 if work.embedder.dtype == np.float64 else torch.float32
         return work.fill([torch.empty(shape, dtype=dtype, device=bundle.device) for shape in work.shapes])
     if work.n_bytes <= IN_MEMORY_BYTES:

@@ -30,7 +30,7 @@ MIX_LEARNING_RATE = 2e-2
 """Of the layers' weights, which are few and must move far."""
 HELD_OUT = 10
 """Of so many texts of train one is set aside: the weights that are best on those are kept."""
-JUDGED = 4096
+JUDGED = 1024
 
 
 class ProbeNets(nn.Module):
