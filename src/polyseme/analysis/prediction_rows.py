@@ -320,7 +320,7 @@ def _lead(tokenizer: Tokenizer) -> list[int]:
     return lead
 
 
-def _source(bundle: Bundle, framed: Framed, spans: Ints) -> SourceRow:
+def _source(bundle: Bundle, framed: FramedRow, spans: Ints) -> SourceRow:
     return SourceRow(bundle.encoder, _fitting(bundle, framed), _spans_in(framed, spans))
 
 
