@@ -105,7 +105,7 @@ def test_noise_in_a_chunk_is_noticed(tmp_path: Path, file: str, at: float) -> No
     flip_bit(unfinished_folder(tmp_path / "out.jsonl") / file, at)
     with pytest.warns(PolysemeWarning) as said:
         _, made = lengths(tmp_path, TEXTS)
-    assert re.search(r"Chunk 1 in .* is computed again: it is damaged", str(said[1].message))
+    assert any(re.search(r"Chunk 1 in .* is computed again: it is damaged", str(each.message)) for each in said)
     assert made == [1, 2]
     assert [json.loads(line)[2] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == TEXTS
 
