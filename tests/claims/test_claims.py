@@ -119,6 +119,7 @@ def test_a_run_is_decided_written_and_not_repeated(claim: tuple[Claim, list[str]
     assert len(calls) == 6
     page = output.read_text(encoding="utf-8")
     assert "<b>Shown</b>, at the small size" in page
+    assert "Two numbers. That is the full size; the rows below are of the small one." in page
     assert "What this size cannot show: Large numbers." in page
     assert "ten − five" in page
     assert "Of shares, 0.01 is a point." in page

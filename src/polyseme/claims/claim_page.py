@@ -11,6 +11,7 @@ from polyseme.plots.interval_chart import Interval, interval_charts
 from polyseme.plots.sweep_picture import SWEEP_CHART_STYLE, sweep_charts
 
 COLUMNS = ("condition", "outcome", "measured", "standard error", "over seeds alone")
+SMALLER = " That is the full size; the rows below are of the small one."
 _STYLE = """
 .verdict { font-size: 1.25rem; margin: .8rem 0 }
 .conditions td:first-child { white-space: normal; min-width: 12rem }
@@ -52,7 +53,7 @@ def claim_page(claim: Claim, result: ClaimResult) -> str:
         f"<h1>{escaped(claim.text)}</h1>",
         f'<p class="faint">{escaped(claim.source)}</p>',
         f'<p class="verdict"><b>{escaped(result.verdict[0].upper() + result.verdict[1:])}</b>, at {size}.</p>',
-        f"<p>{escaped(claim.runs)}</p>",
+        f"<p>{escaped(claim.runs)}{SMALLER if result.size == 'small' else ''}</p>",
         *([f"<p>{escaped(note_of(result))}</p>"] if result.note else []),
         *_conditions(claim, result),
         f'<p class="faint">The rule, written before the run: {escaped(result.rule)}</p>',
