@@ -25,7 +25,7 @@ from polyseme.datasets.suites import SUITES
 
 RESULTS = Path(__file__).parent / "results" / "elmo_six"
 SUITE = SUITES["elmo-six"]
-NAMES = {"elmo-small": "+ our ELMo", "english-encoder": "+ the encoder in the box", "minilm": "+ MiniLM"}
+NAMES = {"elmo-small": "+ our ELMo", "english-encoder": "+ the packaged encoder", "minilm": "+ MiniLM"}
 STRATEGIES = {"baseline": "baseline", "+ vectors": "vectors"}
 
 
