@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import platform
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -142,7 +143,8 @@ def alternate(
         runs: the routes.
         rounds: how often each is timed.
         warm_ups: how often each route runs before it is timed; by route, where they differ (1 for those not named).
-        processor: takes the median seconds of the processor, which count all threads and no waiting.
+        processor: takes the median seconds of the processor, which count all threads and ended child processes, and no
+            waiting.
         every: takes the seconds of each round.
     """
     for name, run in runs.items():
@@ -152,15 +154,21 @@ def alternate(
     of_processor: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            started, processor_started = time.perf_counter(), time.process_time()
+            started, processor_started = time.perf_counter(), processor_seconds()
             run()
             seconds[name].append(time.perf_counter() - started)
-            of_processor[name].append(time.process_time() - processor_started)
+            of_processor[name].append(processor_seconds() - processor_started)
     if processor is not None:
         processor.update({name: statistics.median(each) for name, each in of_processor.items()})
     if every is not None:
         every.update(seconds)
     return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def processor_seconds() -> float:
+    """Seconds of the processor that this process and its ended children have used."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def machine(*packages: str) -> str:

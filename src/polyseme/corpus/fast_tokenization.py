@@ -14,8 +14,10 @@ a word to before the next that does. Blanks and line ends before a sentence go w
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -24,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.corpus.cut_checks import can_be_cut_at_lines, drops_blanks, is_ordinary, parts_marks
-from polyseme.corpus.type_tables import Numbers, Tables
+from polyseme.corpus.type_tables import Numbers, Tables, distinct_stretches
 from polyseme.text.alignment import align
 from polyseme.text.cached_encoding import CachedEncoder, batch_by_size
 from polyseme.text.sentences import (
@@ -54,9 +56,10 @@ AT_ONCE = 1 << 20
 _BLANK, _LINE, _DOCUMENT = b" ", b"\n", b"\0"
 _INSIDE, _GOING_ON = b"\1", b"\2"
 """What goes before a type that is only found inside others; the second before one that continues a word."""
-_EDGES = b'.,;:!?()[]"-'
-"""Marks that are no part of the word before or after them."""
-_OWNED = b"'s"
+_WORDS_AND_MARKS = re.compile(
+    rb"""[\n\0]?([.,;:!?()[\]"-]*)([0-9A-Za-z]+(?:-[0-9A-Za-z]+)*)((?<=[A-Za-z])'s)?([.,;:!?()[\]"-]*)"""
+)
+"""Words with hyphens between them, and marks around them that are no part of them."""
 _MARKS_AND_BLANKS = "\0\1\2 \t\n\r"
 _TURNS_BLANK = re.compile("[\u037a\ufc5e-\ufc63\ufe70-\ufe7f]")
 """The letters that normalizing may turn into a blank, so that a blank beside them is one of several."""
@@ -137,16 +140,17 @@ class Speller:
         text = _DOCUMENT + (_BLANK + _DOCUMENT).join(documents)
         if self._cuts_lines:
             text = text.replace(_LINE, _BLANK + _LINE)
-        stretches = text.split(_BLANK)
+        stretches, numbers = distinct_stretches(text)
         known = self._types
         if len(known) > REMEMBERED or known.size > REMEMBERED_BYTES:
             self._forget()
             known = self._types
         types = np.fromiter(map(known.__getitem__, stretches), np.int32, len(stretches))
         if known.new:
-            self._learn(known.new)
+            with _paused_garbage_collector():
+                self._learn(known.new)
             known.new.clear()
-        return types
+        return types[numbers]
 
     def _put_together(self, types: NDArray[np.int32], begins: Ints) -> Spelled:
         tables = self._tables
@@ -227,22 +231,22 @@ class Speller:
         So *(well-known)* is made of five, and *Lee's,* of three; points and apostrophes elsewhere have rules of their
         own.
         """
-        whole = raw[1:] if raw[:1] in (_LINE, _DOCUMENT) else raw
-        after = whole.lstrip(_EDGES)
-        core = after.rstrip(_EDGES)
-        owned = core.endswith(_OWNED) and core[-3:-2].isalpha()
-        words = core[: -len(_OWNED)].split(b"-") if owned else core.split(b"-")
-        if not all(map(bytes.isalnum, words)):
+        match = _WORDS_AND_MARKS.fullmatch(raw)
+        if match is None:
             return None
+        before, words, owned, after = match.groups()
         known = self._types
-        parts = [known[_INSIDE + whole[: len(whole) - len(after)]]] if len(after) < len(whole) else []
-        for word in words:
-            parts += [known[word], known[_INSIDE + b"-"]]
-        parts.pop()
+        parts = [known[_INSIDE + before]] if before else []
+        if b"-" in words:
+            for word in words.split(b"-"):
+                parts += [known[word], known[_INSIDE + b"-"]]
+            parts.pop()
+        else:
+            parts.append(known[words])
         if owned:
-            parts.append(known[_GOING_ON + _OWNED])
-        if len(core) < len(after):
-            parts.append(known[_INSIDE + after[len(core) :]])
+            parts.append(known[_GOING_ON + owned])
+        if after:
+            parts.append(known[_INSIDE + after])
         return parts
 
     def _examine(
@@ -322,6 +326,19 @@ class Speller:
     def _is_literal(self, ids: NDArray[Any], text: str) -> bool:
         """Whether a text spells out a special piece, which it must not come out as."""
         return bool(np.isin(ids, self._never_in_text).any()) or (self._literal is not None and self._literal in text)
+
+
+@contextlib.contextmanager
+def _paused_garbage_collector() -> Iterator[None]:
+    """Keep the collector from traversing the small objects of many types again and again; none is part of a cycle."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _word_starts(text: str, spans: Ints) -> Bits:

@@ -7,12 +7,29 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
 _OF_PIECES = ("pieces", "starts", "sentences")
 """Columns with one value per piece; the others have one per type."""
+
+
+def distinct_stretches(text: bytes) -> tuple[list[bytes], NDArray[np.int32]]:
+    """The different stretches between two blanks, by their first occurrence, and which of them each stretch is.
+
+    >>> stretches, numbers = distinct_stretches(b"to be or not to be")
+    >>> stretches, numbers.tolist()
+    ([b'to', b'be', b'or', b'not'], [0, 1, 2, 3, 0, 1])
+    """
+    text += b" "  # each stretch has the blank that ends it, so that the stretches fill the text
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord(" ")) + 1
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    encoded = pa.Array.from_buffers(pa.binary(), len(ends), buffers).dictionary_encode()
+    distinct = encoded.dictionary.buffers()[2].to_pybytes()[:-1].split(b" ")
+    return distinct, np.frombuffer(encoded.indices.buffers()[1], np.int32)  # `to_numpy` would import pandas
 
 
 class Numbers(dict[bytes, int]):
