@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -210,17 +210,17 @@ class PiecePredictor:
             self.put_bounds(scores, states, targets, bounds)
             return targets, *self.log_probs(states, torch.from_numpy(pieces[targets]).to(self.device), best=best)
 
-        results = list(  # on a GPU nothing is fetched before all batches are under way
-            run_batches(
-                run,
-                lengths,
-                encoder=self.inference,
-                limit=self.memory_limit,
-                batch_pieces=self.batch_pieces,
-                threads=self.threads,
-                on_batch=on_batch,
-            )
+        results: Iterable[tuple[Ints, Tensor, Tensor | None]] = run_batches(
+            run,
+            lengths,
+            encoder=self.inference,
+            limit=self.memory_limit,
+            batch_pieces=self.batch_pieces,
+            threads=self.threads,
+            on_batch=on_batch,
         )
+        if self.device.type != "cpu":
+            results = list(results)  # on a GPU nothing is fetched before all batches are under way
         for targets, log_probs, is_best in results:
             scores.put(targets, log_probs, is_best)
         return scores
