@@ -130,6 +130,16 @@ def test_the_inner_part_by_its_name(said: str, activation: str, gated: bool) -> 
     assert again["feed_forward_proj"] == said or said == "gated-gelu_new"
 
 
+@pytest.mark.parametrize("proj", ["relu", "gelu", "silu", "gated-gelu", "gated-silu", "gated-relu", "gated-gelu_new"])
+def test_an_inner_part_that_is_said_twice(proj: str) -> None:
+    """The reference writes what follows from `feed_forward_proj`, and follows that; contradictions are refused."""
+    written = {**write_config(TINY), **T5Config(feed_forward_proj=proj).to_dict()}
+    assert read_config(written, "config.json").gated is proj.startswith("gated-")
+    for wrong in ({"dense_act_fn": "tanh"}, {"is_gated_act": not proj.startswith("gated-")}):
+        with pytest.raises(ModelError, match=f"contradicts itself: 'feed_forward_proj' is '{proj}'"):
+            read_config({**written, **wrong}, "config.json")
+
+
 def test_an_unknown_inner_part_is_refused() -> None:
     with pytest.raises(ModelError, match=r"'gated-gleu'.*Did you mean 'gated-gelu'"):
         read_config({**write_config(TINY), "feed_forward_proj": "gated-gleu"}, "config.json")

@@ -72,6 +72,7 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
     name = theirs.get("feed_forward_proj", "relu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ModelError(f"{where} names an unknown 'feed_forward_proj' {name!r}. {nearest(str(name), ACTIVATIONS)}")
+    _check_inner(theirs, name, where)
     if theirs.get("num_decoder_layers") is None:
         theirs = {**theirs, "num_decoder_layers": theirs.get("num_layers")}
     ours = SETTINGS.read(theirs, where)
@@ -87,6 +88,17 @@ def read_config(theirs: Mapping[str, Any], where: str) -> TransformerConfig:
         inner_dropout_rate=ours["dropout_rate"],
         embedding_dropout_rate=ours["dropout_rate"],
     )
+
+
+def _check_inner(theirs: Mapping[str, Any], name: str, where: str) -> None:
+    """Refuse a config whose newer settings of the feed-forward part, which the reference follows, say otherwise."""
+    activation, is_gated = theirs.get("dense_act_fn"), theirs.get("is_gated_act")
+    same = activation is None or ACTIVATION_NAMES.get(str(activation)) == ACTIVATIONS[name]
+    if not same or is_gated not in (None, name.startswith("gated-")):
+        raise ModelError(
+            f"{where} contradicts itself: 'feed_forward_proj' is {name!r}, but 'dense_act_fn' is {activation!r} and "
+            f"'is_gated_act' {is_gated!r}. Remove what is wrong."
+        )
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
