@@ -1,8 +1,10 @@
 """Probing all layers of an encoder for parts of speech, beside one pass of `embed` over the same sentences.
 
 Linear probes, one seed, no control task, on all of UD-EWT's train and test. The figure to hold: the whole run takes at
-most 1.5 times one pass of `embed` plus 2 minutes, on 2 cores. With --max-items, the 2 minutes are multiplied by the
-share of the sentences that are read, which is strict, since not all of the fitting grows with them.
+most 1.5 times one pass of `embed` plus 2 minutes, on 2 cores. It is judged in seconds of all cores (the 2 minutes are
+then 4), which other work on the machine changes little; elapsed seconds stand beside. With --max-items, the 2 minutes
+are multiplied by the share of the sentences that are read, which is strict, since not all of the fitting grows with
+them.
 
     python benchmarks/probe.py [--data DIR] [--model english-encoder] [--threads 2] [--max-items N] [--figures FILE]
 """
@@ -27,7 +29,7 @@ from polyseme.text.documents import document_chunks
 from polyseme.transfer.frozen_features import CHUNK_CHARACTERS
 
 Result = TypeVar("Result")
-MOST, MORE = 1.5, 120.0
+MOST, MORE, CORES = 1.5, 120.0, 2
 SPLITS = ("train", "test")
 
 
@@ -81,21 +83,22 @@ def main() -> None:
     sizes = [len(data.splits[split]) for split in SPLITS]
     share = sum(min(size, settings.max_items or size) for size in sizes) / sum(sizes)
     allowed = MOST * one_pass + share * MORE
+    allowed_cores = MOST * pass_cores + share * MORE * CORES
     rows = [
         ["one pass of embed", f"{one_pass:.1f}", f"{pass_cores:.1f}", ""],
         ["probe: vectors of all layers", f"{vectors:.1f}", "", f"{vectors / one_pass:.2f}"],
         ["probe: fitting and judging", f"{whole - vectors:.1f}", "", ""],
         ["probe", f"{whole:.1f}", f"{cores:.1f}", f"{whole / one_pass:.2f}"],
-        ["at most", f"{allowed:.1f}", "", ""],
+        ["at most", f"{allowed:.1f}", f"{allowed_cores:.1f}", ""],
     ]
     print(table(["", "seconds", "seconds of all cores", "× one pass"], rows))
     best = found.best
     assert best is not None
     print(f"{found.data}. {found.summary()}")
     print(*found.notes, sep="\n")
-    peer = f"{MOST:g} × one pass of embed, and {share:.0%} of {MORE / 60:g} minutes"
+    peer = f"{MOST:g} × one pass of embed, and {share:.0%} of {MORE / 60:g} minutes on {CORES} cores"
     publish(
-        [Figure(what="probe all layers, time", peer=peer, value=whole / allowed, floor=1.0, at_most=True)],
+        [Figure(what="probe all layers, time", peer=peer, value=cores / allowed_cores, floor=1.0, at_most=True)],
         settings.figures,
     )
 

@@ -30,6 +30,7 @@ from tables import data_folder, fill_page, machine, table
 
 import polyseme
 from polyseme.plots.similarity_heatmaps import FAINT, FigurePage, figure_bytes
+from polyseme.result_tables import counted
 
 RESULTS = Path(__file__).parent / "results" / "probing"
 MARKS = ("<!-- probing: begin -->", "<!-- probing: end -->")
@@ -119,12 +120,24 @@ def verdict(low: Record, high: Record) -> str:
     return {2: "yes", 1: "in part", 0: "no"}[by_layer + by_mix]
 
 
+def sample_of(result: Record, seeds: int) -> list[str]:
+    """In what a result has less than the others: which items were read, and how many of so many seeds."""
+    items = [note.removesuffix(", evenly spaced.") for note in result["notes"] if "evenly spaced" in note]
+    return [*items, *([counted(len(result["seeds"]), "seed")] if len(result["seeds"]) < seeds else [])]
+
+
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
 def markdown(results: Sequence[Record], picture: str) -> Iterator[str]:
     """Best layers beside baselines, all layers, and what came of the claim."""
+    most_seeds = max(len(result["seeds"]) for result in results)
+    less = {(result["task"], result["model"]): sample_of(result, most_seeds) for result in results}
+
+    def name(result: Record) -> str:
+        return f"{result['model']}{' †' if less[result['task'], result['model']] else ''}"
+
     rows = []
     for result in results:
         best, gravity = best_of(result), center(result)
@@ -132,7 +145,7 @@ def markdown(results: Sequence[Record], picture: str) -> Iterator[str]:
         rows.append(
             [
                 NAMES[result["task"]],
-                result["model"],
+                name(result),
                 f"{best['layer']} of {len(layers_of(result)) - 1}",
                 f"{_percent(best['accuracy'])} ± {100 * best['standard_error']:.1f}",
                 _percent(best.get("selectivity")),
@@ -152,7 +165,7 @@ def markdown(results: Sequence[Record], picture: str) -> Iterator[str]:
         [
             [
                 NAMES[result["task"]],
-                result["model"],
+                name(result),
                 *(_percent(row["accuracy"]) for row in layers_of(result)),
                 *[""] * (deepest - len(layers_of(result))),
             ]
@@ -169,13 +182,13 @@ def markdown(results: Sequence[Record], picture: str) -> Iterator[str]:
                 rows.append([model, NAMES[task], verdict(by_key[model, LOW], by_key[model, task])])
     if rows:
         yield table(["model", "task", f"{NAMES[LOW]} peaks below it"], rows)
-    seeds = sorted({len(result["seeds"]) for result in results})
-    cut = " Sentences were sampled." if any("evenly spaced" in note for r in results for note in r["notes"]) else ""
+    samples = [f"{model}, {NAMES[task]}: {', '.join(each)}" for (task, model), each in less.items() if each]
+    if samples:
+        yield f"† Evenly spaced samples, or fewer seeds; accuracies of samples are lower. {'; '.join(samples)}."
     machines = "; ".join(dict.fromkeys(result["machine"] for result in results))
     devices = ", ".join(sorted({result["cost"]["device"] for result in results}))
     yield (
-        f"{', '.join(map(str, seeds))} seeds; accuracy ± one standard error over texts.{cut} Computed on {devices}; "
-        f"{machines}."
+        f"{counted(most_seeds, 'seed')}; accuracy ± one standard error over texts. Computed on {devices}; {machines}."
     )
 
 

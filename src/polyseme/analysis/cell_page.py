@@ -63,7 +63,7 @@ class CellFindings(Findings):
     """The cells most correlated with the property."""
 
     def title(self) -> str:
-        return f"Cells that track: {self.property}" if self.property else "Cells over a text"
+        return f"Cells that track “{self.property}”" if self.property else "Cells over a text"
 
     def records(self) -> list[dict[str, Any]]:
         """The cells most correlated with the property; without one, the chosen cells and the range of their values."""
@@ -108,7 +108,7 @@ class CellFindings(Findings):
         return "\n".join(
             [
                 '<div class="cells">',
-                *([f"<h3>Cells correlated with: {escaped(self.property)}</h3>", table] if self.property else []),
+                *([f"<h3>Correlation with “{escaped(self.property)}”</h3>", table] if self.property else []),
                 f'<p class="scale">−1<i class="both"></i>+1 &nbsp; {unit}</p>',
                 *(self._colored(each, values) for each, values in self.values.items()),
                 '<p class="faint">Hover over a piece to see its value.</p>',

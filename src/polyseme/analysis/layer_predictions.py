@@ -229,6 +229,8 @@ class LensFindings(Findings):
                 f"<p>First predicted in layer {place.first_layer}, and in every layer from {place.stays_from} on.</p>",
                 f'<div class="beside">{shaded_cells(["", *map(str, range(1, n + 1))], rows)}',
                 f"{figures_table(header, figures)}</div>",
+                '<p class="faint">Left: the likeliest pieces of each layer, best first. Darker cells are likelier; '
+                "framed cells are the answer. Point at a cell for its probability.</p>",
             ]
         )
 
