@@ -41,7 +41,7 @@ class Cost:
         return (
             f"{counted(self.documents, 'text')}, {counted(self.words, 'word')}, {counted(self.pieces, 'piece')} "
             f"in {self.seconds:.1f} s on {self.device} ({self.pieces / seconds:,.0f} pieces/s, "
-            f"{scaled(self.flops / seconds)}FLOP/s, {self.peak_memory / 2**30:.1f} GiB of memory at most)"
+            f"{format_scaled(self.flops / seconds)}FLOP/s, {self.peak_memory / 2**30:.1f} GiB of memory at most)"
         )
 
 
@@ -138,7 +138,7 @@ def peak_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def scaled(value: float) -> str:
+def format_scaled(value: float) -> str:
     """A large number with the prefix of a unit.
 
     >>> scaled(1.5e9), scaled(20.0)

@@ -17,7 +17,7 @@ from corpus.texts import made_up
 from polyseme.corpus import build, tokenizer_choice
 from polyseme.corpus import document_reader as documents
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.document_reader import Stretched
+from polyseme.corpus.document_reader import DocumentStretch
 from polyseme.corpus.shards import SPLITS, dtype_for
 from polyseme.corpus.tokenizer_training import sample_of
 from polyseme.errors import PolysemeWarning
@@ -310,8 +310,8 @@ def test_all_of_a_source_is_due_at_its_end():
         total = 1000
 
         def stretches(self):
-            yield Stretched([b"a" * 400, b"b" * 400], 0)
-            yield Stretched([b"c" * 100, b"d" * 100], 0)
+            yield DocumentStretch([b"a" * 400, b"b" * 400], 0)
+            yield DocumentStretch([b"c" * 100, b"d" * 100], 0)
 
     sample = sample_of([Slow(), Slow()], 2000)  # type: ignore[list-item]
     assert sample.texts == ["c" * 100, "d" * 100, "a" * 400, "b" * 400, "c" * 100, "d" * 100]

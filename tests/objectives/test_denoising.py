@@ -13,12 +13,12 @@ from polyseme.errors import OptionError
 from polyseme.objectives.denoising import (
     Denoising,
     Text,
-    deleted,
-    infilled,
-    masked,
-    permuted,
+    delete_pieces,
+    infill_spans,
+    mask_pieces,
+    permute_sentences,
     poisson,
-    rotated,
+    rotate_texts,
     span_lengths,
 )
 
@@ -34,7 +34,7 @@ def rows_of(text: Text) -> list[list[int]]:
 
 
 def test_masks_stand_where_pieces_stood() -> None:
-    found = masked(NUMBERED, 0.15, MASK, KEYS)
+    found = mask_pieces(NUMBERED, 0.15, MASK, KEYS)
     assert (found.lengths == LENGTH).all()
     assert ((found.pieces == MASK).sum(axis=1) == 9).all()
     assert (np.where(found.pieces == MASK, NUMBERED.pieces, found.pieces) == NUMBERED.pieces).all()
@@ -42,7 +42,7 @@ def test_masks_stand_where_pieces_stood() -> None:
 
 
 def test_deleted_pieces_are_gone_and_the_others_in_order() -> None:
-    found = deleted(NUMBERED, 0.2, KEYS)
+    found = delete_pieces(NUMBERED, 0.2, KEYS)
     for row in rows_of(found):
         assert len(row) == 48
         assert row == sorted(row)
@@ -55,14 +55,14 @@ def test_sentences_are_whole_in_any_order() -> None:
     sentences[:, [10, 25, 40]] = True
     parts = [list(range(*edges)) for edges in itertools.pairwise([0, 10, 25, 40, 60])]
     orders = {tuple(itertools.chain(*order)): number for number, order in enumerate(itertools.permutations(parts))}
-    found = [orders[tuple(row)] for row in rows_of(permuted(NUMBERED, sentences, KEYS))]
+    found = [orders[tuple(row)] for row in rows_of(permute_sentences(NUMBERED, sentences, KEYS))]
     counts = np.bincount(found, minlength=24)
     assert counts.min() > 3
     assert counts.max() < 40
 
 
 def test_a_rotated_text_begins_anywhere() -> None:
-    found = rows_of(rotated(NUMBERED, KEYS))
+    found = rows_of(rotate_texts(NUMBERED, KEYS))
     for row in found:
         assert row == [(row[0] + place) % LENGTH for place in range(LENGTH)]
     assert len({row[0] for row in found}) > 50
@@ -70,7 +70,7 @@ def test_a_rotated_text_begins_anywhere() -> None:
 
 def test_infilling_has_one_mask_for_each_span() -> None:
     """The pieces that are gone are what the Poisson lengths come to; masks stand between those that stay."""
-    found = infilled(NUMBERED, 0.3, 3.0, MASK, KEYS)
+    found = infill_spans(NUMBERED, 0.3, 3.0, MASK, KEYS)
     lengths = span_lengths(np.full(N, 18), 3.0, KEYS)
     inserted = 0
     for row, spans in zip(rows_of(found), lengths, strict=True):

@@ -34,7 +34,7 @@ from polyseme.text.documents import make_document
 from polyseme.text.word_forms import form, times
 from polyseme.types import Document
 from polyseme.verb_options.uses_options import WordUsesOptions
-from polyseme.word_senses.build_index import opened_index
+from polyseme.word_senses.build_index import open_index
 from polyseme.word_senses.gather_uses import index_settings, use_embedder
 from polyseme.word_senses.index import UseIndex, View
 from polyseme.word_senses.nearest_neighbors import nearest, unit
@@ -86,7 +86,7 @@ def word_uses(options: WordUsesOptions, model: UsedModel, static: UsedModel | No
         ]
         at_layer.tally = Tally(pieces=at_layer.tally.pieces, flops=at_layer.tally.flops)  # of the texts alone
         index_of = index_settings(options, model.path)
-        with opened_index(options.source, options.index, [at_layer, at_0], views, **index_of) as index:
+        with open_index(options.source, options.index, [at_layer, at_0], views, **index_of) as index:
             static_neighbors = _static_neighbors(options, index, static)
             near = [_near_to(each, index, at_layer, options.near) for each in chosen[:N_NEAR]]
     largest = max(layers.embedder.tally, at_layer.tally, key=lambda tally: tally.words)

@@ -55,7 +55,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotShown:
+class ClaimNotTestable:
     """A claim that cannot be tried honestly at these sizes."""
 
     text: str

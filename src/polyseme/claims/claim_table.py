@@ -41,7 +41,7 @@ from polyseme.claims import (
     transformer_or_lstm,
     ulmfit_steps,
 )
-from polyseme.claims.claim import Claim, NotShown
+from polyseme.claims.claim import Claim, ClaimNotTestable
 
 _FILES: Sequence[Any] = (
     nnlm_with_kn5,
@@ -84,32 +84,32 @@ CLAIMS: Mapping[str, Claim] = {
 }
 """By name."""
 NOT_SHOWN = (
-    NotShown(
+    ClaimNotTestable(
         text="Batches of 8,000 rows train better than batches of 256.",
         source="Liu et al. 2019, Table 3",
         reason="A batch of 8,000 rows of 512 is a sixth of all text there is here, and six of them are an epoch.",
     ),
-    NotShown(
+    ClaimNotTestable(
         text="Ten times the text, 160 GB instead of 16, makes a better model.",
         source="Liu et al. 2019, Table 4",
         reason="There are 100 MB of text here; a share of it against all of it is another claim, about small texts.",
     ),
-    NotShown(
+    ClaimNotTestable(
         text="BERT-xlarge is worse than BERT-large, and ALBERT-xxlarge is better than both.",
         source="Lan et al. 2020, Tables 2 and 3",
         reason="Models of a billion parameters take days of many devices, and degrade only after long training.",
     ),
-    NotShown(
+    ClaimNotTestable(
         text="A biLM is better than a forward LM by 0.2 F1 in named entities, and a better one by 0.3.",
         source="Peters et al. 2017",
         reason="Test sets of named entities have sampling errors of 1.2 to 1.8 points; CoNLL-2003 is not free.",
     ),
-    NotShown(
+    ClaimNotTestable(
         text="Models of 175 billion parameters learn from a few examples in the prompt.",
         source="Brown et al. 2020",
         reason="What is to be shown appears at sizes that are thousands of times those of an hour of one GPU.",
     ),
-    NotShown(
+    ClaimNotTestable(
         text="One model of a hundred languages transfers to languages that it was not fitted to.",
         source="Conneau et al. 2020",
         reason="All text here is English.",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from polyseme.corpus.corpus import ABOUT, FORMAT, TOKENIZER, Corpus, fingerprint_of
-from polyseme.corpus.document_reader import STRETCH, described, text_sources, within_limit
+from polyseme.corpus.document_reader import STRETCH, describe_files, text_sources, within_limit
 from polyseme.corpus.held_out_split import Extremes, move_documents
 from polyseme.corpus.parallel_text import pair_sources
 from polyseme.corpus.partial_corpus import NOTES, AnySource, Unfinished, Writers, errors_in_words, unfinished_corpus
@@ -45,7 +45,7 @@ def build(options: CorpusOptions) -> Corpus:
     texts = _sources(options.sources, options.values(PairedTextOptions), reading)
     choice = TokenizerChoice.of(options)
     settings = {
-        "sources": [[source.name, source.weight, described(source.paths)] for source in texts],
+        "sources": [[source.name, source.weight, describe_files(source.paths)] for source in texts],
         **reading,
         "limit": options.limit,
         "held_out": options.held_out,
@@ -291,7 +291,7 @@ class _Building:
                 {
                     "name": source.name,
                     "weight": source.weight,
-                    "files": described(source.paths),
+                    "files": describe_files(source.paths),
                     "file_bytes": source.total,
                     "splits": {
                         split: self._described_split(source, split, counts[source.name], dtype) for split in SPLITS
@@ -310,7 +310,7 @@ class _Building:
         self, source: AnySource, split: str, counts: Mapping[str, Mapping[str, Counts]], dtype: np.dtype[Any]
     ) -> dict[str, Any]:
         """Counts and checksums; of pairs, those of each side."""
-        described = {
+        by_side = {
             side: {
                 "counts": counts[side][split].to_json(),
                 "checksums": Shard(
@@ -319,7 +319,7 @@ class _Building:
             }
             for side in source.sides
         }
-        return described.get(SIDE, described)
+        return by_side.get(SIDE, by_side)
 
     def _note_oddities(self, n_vanished: int) -> None:
         tallies = [source.tally for source in self.texts]

@@ -21,7 +21,7 @@ from polyseme.files.lines import refuse_binary
 from polyseme.files.readers import ENDINGS, READERS
 from polyseme.files.rows import read_rows
 from polyseme.files.source import READ_ERRORS, STANDARD_INPUT, Source, open_source, suffixes
-from polyseme.files.source_paths import InputFiles, Sources, find_files, listed
+from polyseme.files.source_paths import InputFiles, Sources, find_files, list_names
 
 Documents = Literal["blank-lines", "file", "line", "record"]
 
@@ -52,7 +52,7 @@ class Tally:
     """Documents with halves of characters, which are read as U+FFFD."""
 
 
-class Stretched(NamedTuple):
+class DocumentStretch(NamedTuple):
     """Some documents, one after another in their source."""
 
     texts: list[bytes]
@@ -83,7 +83,7 @@ class TextSource:
         """Bytes of the files, as they lie on the disk."""
         return self.paths.total or 0
 
-    def stretches(self) -> Iterator[Stretched]:
+    def stretches(self) -> Iterator[DocumentStretch]:
         """The documents, those that are empty left out."""
         self.tally = Tally()
         return in_stretches(((part,), done) for text, done in self._documents() for part in _cut(text, self.tally))
@@ -123,7 +123,7 @@ class TextSource:
             source.close()
 
 
-def in_stretches(documents: Iterable[tuple[Sequence[bytes], int]]) -> Iterator[Stretched]:
+def in_stretches(documents: Iterable[tuple[Sequence[bytes], int]]) -> Iterator[DocumentStretch]:
     """Documents, of one side or of several, and the reader's position after them, in stretches of about a size."""
     texts: list[bytes] = []
     size = done = 0
@@ -131,10 +131,10 @@ def in_stretches(documents: Iterable[tuple[Sequence[bytes], int]]) -> Iterator[S
         texts += sides
         size += sum(map(len, sides))
         if size >= STRETCH:
-            yield Stretched(texts, done)
+            yield DocumentStretch(texts, done)
             texts, size = [], 0
     if texts:
-        yield Stretched(texts, done)
+        yield DocumentStretch(texts, done)
 
 
 def text_sources(
@@ -170,7 +170,7 @@ def text_sources(
 def by_name(sources: Sources) -> dict[str, tuple[Sources, float]]:
     """Sources named as NAME=WEIGHT:PATH by their names, and the rest together as `text`."""
     named: dict[str, tuple[list[AnyPath], float]] = {}
-    for one in listed(sources):
+    for one in list_names(sources):
         name, weight, path = _TEXT, 1.0, one
         match = _WEIGHTED.fullmatch(one)
         if match is not None and not Path(one).exists():
@@ -344,12 +344,12 @@ def _split(blocks: Iterator[bytes], source: Source, between: re.Pattern[bytes]) 
         yield rest, source.done
 
 
-def described(paths: InputFiles) -> Sequence[str]:
+def describe_files(paths: InputFiles) -> Sequence[str]:
     """The files of a source as they were named."""
     return [Path(name).as_posix() for name in paths.names]
 
 
-def within_limit(stretches: Iterator[Stretched], limit: int | None) -> Iterator[Stretched]:
+def within_limit(stretches: Iterator[DocumentStretch], limit: int | None) -> Iterator[DocumentStretch]:
     """The stretches until there is enough."""
     size = 0
     for stretch in stretches:

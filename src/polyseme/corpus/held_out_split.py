@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.corpus.shards import FILES, SPLITS, Counts, Shard, ShardWriter, Stretch, shard_path
-from polyseme.corpus.worker_processes import Worked
+from polyseme.corpus.worker_processes import FinishedStretch
 
 _MOST = 1000
 """Equal documents that are moved at most; with more there are others enough on both sides."""
@@ -32,7 +32,7 @@ class Extremes:
     several: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SPLITS, False))
     """By split, whether there are others as well."""
 
-    def observe(self, source: int, worked: Worked, n_before: Mapping[str, int]) -> None:
+    def observe(self, source: int, worked: FinishedStretch, n_before: Mapping[str, int]) -> None:
         """Take account of a stretch, before which the shards had so many documents."""
         for split in SPLITS:
             ranks = worked.ranks[split]

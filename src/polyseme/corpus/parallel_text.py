@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyseme.corpus.corpus import Corpus
-from polyseme.corpus.document_reader import Stretched, Tally, in_stretches, plain_lines
+from polyseme.corpus.document_reader import DocumentStretch, Tally, in_stretches, plain_lines
 from polyseme.corpus.layout import Ints, Layout, RowOptions, RowSource, gather
 from polyseme.corpus.random_keys import permutation_at, row_keys
 from polyseme.corpus.shards import SIDES, Shard
@@ -68,7 +68,7 @@ class PairSource:
         """Bytes of the files, as they lie on the disk."""
         return self.paths.total or 0
 
-    def stretches(self) -> Iterator[Stretched]:
+    def stretches(self) -> Iterator[DocumentStretch]:
         """The pairs, source and target in turn; those that are empty on both sides left out."""
         self.tally = Tally()
         return in_stretches(self._pairs())

@@ -19,7 +19,7 @@ import numpy as np
 from polyseme.corpus.document_reader import TextSource
 from polyseme.corpus.parallel_text import PairSource
 from polyseme.corpus.shards import SPLITS, ShardWriter, State
-from polyseme.corpus.worker_processes import Worked
+from polyseme.corpus.worker_processes import FinishedStretch
 from polyseme.errors import OutputError, PolysemeWarning
 from polyseme.files.atomic import AnyPath, explained, whole_file
 from polyseme.files.checksums import record_checksum
@@ -78,7 +78,7 @@ class Writers:
         first = next(iter(self._writers[self._names[source]].values()))
         return {split: writer.state.counts.documents for split, writer in first.items()}
 
-    def append(self, source: int, worked: Worked) -> None:
+    def append(self, source: int, worked: FinishedStretch) -> None:
         for side, mine in self._writers[self._names[source]].items():
             for split, writer in mine.items():
                 writer.append(worked.stretches[side][split])

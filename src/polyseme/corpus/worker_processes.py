@@ -51,7 +51,7 @@ class Load(NamedTuple):
     """The share of documents that is held out for evaluation."""
 
 
-class Worked(NamedTuple):
+class FinishedStretch(NamedTuple):
     """A stretch of documents, done."""
 
     stretches: dict[str, dict[str, Stretch]]
@@ -78,7 +78,7 @@ class Work:
         self._dtype = dtype_for(self.tokenizer.n_pieces)
         self._key = (self.seed & (1 << 64) - 1).to_bytes(8, "little")
 
-    def __call__(self, load: Load) -> Worked:
+    def __call__(self, load: Load) -> FinishedStretch:
         """The pieces of some documents, to train on and held out.
 
         A document of several sides of which one comes out as nothing is left out as a whole.
@@ -92,7 +92,7 @@ class Work:
         held = ranks.astype(np.float64) * 2.0**-64 < load.held_out
         real = np.logical_and.reduce([each.counts > 0 for each in spelled])
         chosen = {"train": real & ~held, "held": real & held}
-        return Worked(
+        return FinishedStretch(
             {
                 side: {split: self._stretch(each, chosen[split], sizes[:, number]) for split in SPLITS}
                 for number, (side, each) in enumerate(zip(self.sides, spelled, strict=True))
@@ -166,7 +166,7 @@ class WorkerProcesses:
 
     def in_order(
         self, tasks: Iterable[tuple[Task, Load]], work: Work, tokenizer_folder: str
-    ) -> Generator[tuple[Task, Worked], None, None]:
+    ) -> Generator[tuple[Task, FinishedStretch], None, None]:
         """What `work` makes of each task, in order, beside what came with it."""
         if self._most <= 1:
             for task, load in tasks:
@@ -174,7 +174,7 @@ class WorkerProcesses:
             return
         settings = (tokenizer_folder, work.tokenizer.framing.to_json(), work.seed, tuple(work.sides))
 
-        def run(load: Load) -> Worked:
+        def run(load: Load) -> FinishedStretch:
             try:
                 worker = self._idle.get_nowait()
             except queue.Empty:  # the others start when there is work for them, so there are at most as many as threads
@@ -204,9 +204,9 @@ class WorkerProcesses:
 
 
 def _ahead(
-    tasks: Iterable[tuple[Task, Load]], submit: Callable[[Load], Future[Worked]], most: int
-) -> Iterator[tuple[Task, Worked]]:
-    pending: deque[tuple[Task, Future[Worked]]] = deque()
+    tasks: Iterable[tuple[Task, Load]], submit: Callable[[Load], Future[FinishedStretch]], most: int
+) -> Iterator[tuple[Task, FinishedStretch]]:
+    pending: deque[tuple[Task, Future[FinishedStretch]]] = deque()
     for task, load in tasks:
         pending.append((task, submit(load)))
         if len(pending) >= most:
@@ -230,7 +230,7 @@ class _Worker:
         )
         self._is_ready = False
 
-    def __call__(self, settings: Any, load: Load) -> Worked:
+    def __call__(self, settings: Any, load: Load) -> FinishedStretch:
         """Have one task done, by the same settings as all others; blocks until it is."""
         try:
             if not self._is_ready:
@@ -246,7 +246,7 @@ class _Worker:
             ) from None
         if isinstance(answer, BaseException):
             raise answer
-        return cast(Worked, answer)
+        return cast(FinishedStretch, answer)
 
     def kill(self) -> None:
         self._process.kill()

@@ -92,7 +92,7 @@ def names_of(inputs: Inputs) -> list[str]:
     return [] if isinstance(inputs, InMemory) else list(inputs)
 
 
-def described(inputs: Inputs) -> list[str]:
+def describe_inputs(inputs: Inputs) -> list[str]:
     """Inputs as JSON: work on others is not resumed."""
     return [f"{inputs.name}, in memory"] if isinstance(inputs, InMemory) else list(inputs)
 

@@ -62,14 +62,14 @@ class InputFiles(NamedTuple):
         return self.names[0] if len(self.names) == 1 else f"{len(self.names)} files"
 
 
-def listed(sources: Sources) -> list[str]:
+def list_names(sources: Sources) -> list[str]:
     """The names of one source or of several."""
     return [os.fspath(one) for one in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
 
 
 def find_files(sources: Sources, *, endings: Collection[str] | None) -> InputFiles:
     """The files that `sources` stand for; of those in folders the ones with these `endings`, or all if None."""
-    names = listed(sources)
+    names = list_names(sources)
     if not names:
         raise InputError("There is nothing to read: no file, folder or pattern was named, and no text was given.")
     search = _Search(endings)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from polyseme.errors import InputError, OptionError
-from polyseme.filling.filled_masks import FilledMask, Filler, FillRequest, MaskedText, filled
+from polyseme.filling.filled_masks import FilledMask, Filler, FillRequest, MaskedText, masks_with_candidates
 from polyseme.filling.masked_words import check_word_hide
 from polyseme.verb_options.text_options import FillTextOptions
 
@@ -52,7 +52,9 @@ def fill_text(filler: Filler, text: str, options: FillTextOptions) -> list[Fille
         max_pieces=MAX_PIECES if options.max_pieces is None else options.max_pieces,
     )
     candidates = filler(request)
-    return filled(request.text, candidates, filler.spelled, [math.exp(each.log_prob) for each in candidates])
+    return masks_with_candidates(
+        request.text, candidates, filler.spelled, [math.exp(each.log_prob) for each in candidates]
+    )
 
 
 def read_targets(targets: str | Sequence[str]) -> tuple[str, ...]:

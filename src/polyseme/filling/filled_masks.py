@@ -135,7 +135,7 @@ def best(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
     return list(distinct.values())
 
 
-def filled(
+def masks_with_candidates(
     text: MaskedText,
     candidates: Sequence[Candidate],
     spelled: Callable[[Sequence[int]], list[str]],

@@ -99,15 +99,15 @@ class Denoising(BaseObjective):
         text = Text(rows.pieces[:, within], np.full(len(rows.pieces), within.stop - within.start))
         if self.permute:
             sentences = np.zeros_like(rows.special) if rows.sentences is None else rows.sentences
-            text = permuted(text, sentences[:, within], rows.keys)
+            text = permute_sentences(text, sentences[:, within], rows.keys)
         if self.rotate:
-            text = rotated(text, rows.keys)
+            text = rotate_texts(text, rows.keys)
         if self.infill_rate:
-            text = infilled(text, self.infill_rate, self.mean_length, self.vocabulary.mask, rows.keys)
+            text = infill_spans(text, self.infill_rate, self.mean_length, self.vocabulary.mask, rows.keys)
         if self.mask_rate:
-            text = masked(text, self.mask_rate, self.vocabulary.mask, rows.keys)
+            text = mask_pieces(text, self.mask_rate, self.vocabulary.mask, rows.keys)
         if self.delete_rate:
-            text = deleted(text, self.delete_rate, rows.keys)
+            text = delete_pieces(text, self.delete_rate, rows.keys)
         pieces = np.full(rows.pieces.shape, self.vocabulary.specials["pad"], np.int64)
         pieces[:, :before] = rows.pieces[:, :before]
         pieces[:, within] = np.where(text.there, text.pieces, pieces[:, within])
@@ -132,7 +132,7 @@ class Denoising(BaseObjective):
 # --- the five corruptions --------------------------------------------------------------------------------------------
 
 
-def permuted(text: Text, sentences: Bools, keys: Keys) -> Text:
+def permute_sentences(text: Text, sentences: Bools, keys: Keys) -> Text:
     """Sentences in a random order; a row begins with what is left of one. `sentences` is true where one begins."""
     number = np.cumsum(sentences, axis=1, dtype=np.int64)
     numbers = uniform(keys, "sentences", text.pieces.shape[1] + 1)
@@ -140,7 +140,7 @@ def permuted(text: Text, sentences: Bools, keys: Keys) -> Text:
     return Text(np.take_along_axis(text.pieces, order, axis=1), text.lengths)
 
 
-def rotated(text: Text, keys: Keys) -> Text:
+def rotate_texts(text: Text, keys: Keys) -> Text:
     """Each text from one of its pieces on, and then from its beginning to there."""
     n_pieces = text.pieces.shape[1]
     first = (uniform(keys, "rotation", 1) * text.lengths[:, None]).astype(np.int64)
@@ -148,7 +148,7 @@ def rotated(text: Text, keys: Keys) -> Text:
     return Text(np.take_along_axis(text.pieces, order, axis=1), text.lengths)
 
 
-def infilled(text: Text, rate: float, mean_length: float, mask: int, keys: Keys) -> Text:
+def infill_spans(text: Text, rate: float, mean_length: float, mask: int, keys: Keys) -> Text:
     """A mask for each of some spans, which together are a share of the text.
 
     What stays and the spans are put in a random order, so that spans stand anywhere, and neither overlap nor leave the
@@ -198,12 +198,12 @@ def poisson(numbers: Floats, mean: float) -> Ints:
     return np.searchsorted(below[:-1], numbers, side="right").astype(np.int64)
 
 
-def masked(text: Text, rate: float, mask: int, keys: Keys) -> Text:
+def mask_pieces(text: Text, rate: float, mask: int, keys: Keys) -> Text:
     """A share of the pieces that are no masks yet becomes masks."""
     return Text(np.where(_choose(text, rate, mask, keys, "masked pieces"), mask, text.pieces), text.lengths)
 
 
-def deleted(text: Text, rate: float, keys: Keys) -> Text:
+def delete_pieces(text: Text, rate: float, keys: Keys) -> Text:
     """A share of the pieces goes."""
     removed = _choose(text, rate, None, keys, "deleted pieces")
     order = np.argsort(removed | ~text.there, axis=1, kind="stable")

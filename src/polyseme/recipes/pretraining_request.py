@@ -20,7 +20,7 @@ from polyseme.corpus.corpus import ABOUT, Corpus
 from polyseme.corpus.document_reader import by_name
 from polyseme.encoders.encoder_kinds import config_to_json
 from polyseme.errors import OptionError
-from polyseme.files.source_paths import Sources, listed
+from polyseme.files.source_paths import Sources, list_names
 from polyseme.model_folder import model_folder
 from polyseme.objectives.objective_table import OBJECTIVES, check_encoder, objective_from
 from polyseme.parts.device import find_device
@@ -65,7 +65,7 @@ class Texts:
         """The corpus folder, if the texts are one."""
         if self.sources is None or len(self.named) > 1:
             return None
-        names = listed(self.sources)
+        names = list_names(self.sources)
         if len(names) == 1 and (Path(names[0]) / ABOUT).is_file():
             return Path(names[0])
         return None
@@ -74,7 +74,7 @@ class Texts:
     def files(self) -> list[str]:
         """Everything that is read, as it was named."""
         by_sides = [by_name(getattr(self, name)) for name in self.named]
-        return [path for side in by_sides for paths, _ in side.values() for path in listed(paths)]
+        return [path for side in by_sides for paths, _ in side.values() for path in list_names(paths)]
 
 
 def check_texts(texts: Texts, recipe: Recipe) -> None:
@@ -90,7 +90,7 @@ def check_texts(texts: Texts, recipe: Recipe) -> None:
 
 def _shorten(sources: Sources) -> str:
     """What the user named, in short."""
-    names = listed(sources)
+    names = list_names(sources)
     return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from polyseme.config import Config
-from polyseme.cost import scaled
+from polyseme.cost import format_scaled
 from polyseme.errors import OptionError, nearest
 
 JOULES_PER_KWH = 3.6e6
@@ -200,7 +200,7 @@ class Ledger(Config):
             *self._loss_lines(),
             f"{steps}{self.pieces:,} pieces in {duration(self.seconds)}{total}{sessions} on {devices} "
             f"({self.pieces / seconds:,.0f} pieces/s)",
-            *([f"{self.flops:.1e} FLOPs ({scaled(self.flops / seconds)}FLOP/s{share})"] if self.flops else []),
+            *([f"{self.flops:.1e} FLOPs ({format_scaled(self.flops / seconds)}FLOP/s{share})"] if self.flops else []),
             f"{_digits(self.kwh)} kWh ({energy}), {_digits(self.kg_co2e)} kg of CO₂e, "
             f"{_digits(self.price)} {self.currency}",
         ]

@@ -13,7 +13,7 @@ from polyseme.cost import Cost
 from polyseme.errors import PolysemeWarning
 from polyseme.files.atomic import AnyPath
 from polyseme.files.chunks import Workers
-from polyseme.files.in_memory import Inputs, described
+from polyseme.files.in_memory import Inputs, describe_inputs
 from polyseme.tasks.items import Item
 from polyseme.tasks.kinds import KINDS
 from polyseme.tasks.predictions import Prediction
@@ -68,7 +68,7 @@ def predict_settings(
     model = predictor.model
     return {
         "model": " ".join(map(weights_digest, (model, *predictor.others))),
-        "input": described(inputs),
+        "input": describe_inputs(inputs),
         **reading,
         "field": columns.field,
         "second": columns.second,

@@ -30,7 +30,7 @@ from polyseme.exporting.onnx_file import need_packages, write_onnx
 from polyseme.exporting.onnx_graphs import Graph, TaskScores, WordVectors
 from polyseme.files import chunks
 from polyseme.files.atomic import check_output, explained, whole_file, write_beside
-from polyseme.files.in_memory import described, inputs_of, names_of
+from polyseme.files.in_memory import describe_inputs, inputs_of, names_of
 from polyseme.files.reading_options import TextOptions
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vectors_word2vec import check_word2vec, write_word2vec
@@ -267,7 +267,7 @@ def _write_word2vec(options: ConvertOptions) -> Cost:
             "dtype": options.dtype,
             "min_count": options.min_count,
             "lowercase": options.lowercase,
-            "input": described(inputs),
+            "input": describe_inputs(inputs),
             **reading,
             "batch_pieces": embedder.batch_pieces,
             "device": embedder.device.type,

@@ -20,7 +20,7 @@ from polyseme.embedding.side_by_side import SideBySide, WordEmbedder, named_mode
 from polyseme.errors import OptionError
 from polyseme.files import chunks
 from polyseme.files.atomic import AnyPath, Kind, check_output
-from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
+from polyseme.files.in_memory import Inputs, describe_inputs, inputs_of, names_of
 from polyseme.files.reading_options import ALL, ReadingOptions
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.files.vector_files import Store, format_of, is_shard
@@ -93,7 +93,7 @@ def _work(options: EmbedOptions, inputs: Inputs) -> _Work:
             **{name: value for name, value in provenance.items() if name != "view"},
             **{f"the model's {part}": hash for part, hash in models.fingerprint.items()},
             **models.modules,
-            "input": described(inputs),
+            "input": describe_inputs(inputs),
             **reading,
             "shard_rows": options.shard_rows,
             "shard_format": options.shard_format,

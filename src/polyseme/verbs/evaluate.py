@@ -28,7 +28,7 @@ from polyseme.files.in_memory import InMemory, inputs_of
 from polyseme.files.readers import ENDINGS
 from polyseme.files.result_formats import check_result_output, write_result
 from polyseme.files.source import suffixes
-from polyseme.files.source_paths import listed
+from polyseme.files.source_paths import list_names
 from polyseme.filling.cloze_ranks import check_among, cloze_answers
 from polyseme.filling.filled_masks import MaskedText
 from polyseme.filling.masked_words import check_word_hide
@@ -127,14 +127,14 @@ def evaluate(options: EvaluateOptions) -> Report:
 def check_evaluation(options: EvaluateOptions) -> None:
     """Refuse an evaluation of a language model that does not exist, or whose data is not there."""
     check_hide(options.hide)
-    chosen, _ = _choose_evaluation(str(options.name), options.data, options.source, listed(options.reference), None)
+    chosen, _ = _choose_evaluation(str(options.name), options.data, options.source, list_names(options.reference), None)
     if EVALUATIONS[chosen].two_sides:
         raise OptionError(f"{chosen} compares texts with their references, and evaluates no model.")
 
 
 def _evaluate_language_model(options: EvaluateOptions, name: str, started: float) -> Report:
     model = folder_of(options.model)
-    chosen, files = _choose_evaluation(name, options.data, options.source, listed(options.reference), model)
+    chosen, files = _choose_evaluation(name, options.data, options.source, list_names(options.reference), model)
     evaluation = EVALUATIONS[chosen]
     if options.pairs is not None and not evaluation.of_pairs:
         raise OptionError(

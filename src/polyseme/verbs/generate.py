@@ -12,7 +12,7 @@ from polyseme.api import Model, load
 from polyseme.cost import Cost
 from polyseme.errors import OptionError
 from polyseme.files.atomic import AnyPath, check_output, explained, whole_file
-from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
+from polyseme.files.in_memory import Inputs, describe_inputs, inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.unfinished_folder import clear_up
 from polyseme.generating import generate_files
@@ -118,7 +118,7 @@ def _settings(loaded: Model, generator: TextGenerator, sources: Inputs, options:
         "model": loaded.path,
         **{f"the model's {part}": hash for part, hash in loaded.fingerprints().items()},
         **generator.decoding.to_json(),
-        "input": described(sources),
+        "input": describe_inputs(sources),
         **options.values(ReadingOptions),
         "dtype": options.dtype,
         "batch_size": generator.batch_size,

@@ -15,7 +15,7 @@ from polyseme.api import Model, load
 from polyseme.cost import Cost
 from polyseme.errors import OptionError
 from polyseme.files import chunks
-from polyseme.files.in_memory import Inputs, described, inputs_of, names_of
+from polyseme.files.in_memory import Inputs, describe_inputs, inputs_of, names_of
 from polyseme.files.reading_options import ReadingOptions
 from polyseme.files.rows import read_rows
 from polyseme.options import flat
@@ -136,7 +136,7 @@ def _settings(options: ScoreOptions, loaded: Model, scorer: Scorer, inputs: Inpu
         "by": options.by,
         "marked": options.marked,
         **options.values(MaskOptions),
-        "input": described(inputs),
+        "input": describe_inputs(inputs),
         "source": None if options.source is None else os.fspath(options.source),
         "source_field": _source_field(options),
         **options.values(ReadingOptions),

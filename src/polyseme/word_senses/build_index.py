@@ -30,7 +30,7 @@ _FORMS = pa.schema([("form", pa.large_string())])
 
 
 @contextmanager
-def opened_index(
+def open_index(
     source: Sources | None,
     folder: AnyPath | None,
     embedders: Sequence[Embedder],

@@ -80,7 +80,7 @@ def use_embedder(
 
 
 def index_settings(options: IndexOptions, model: str) -> dict[str, Any]:
-    """How the uses of `options` are read and indexed, by the arguments of `opened_index`."""
+    """How the uses of `options` are read and indexed, by the arguments of `open_index`."""
     reading = options.changed(ReadingOptions)
     return {"reading": reading, "force": options.force, "model": model, "progress": options.progress}
 

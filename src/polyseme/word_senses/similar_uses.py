@@ -24,7 +24,7 @@ from polyseme.text.marked_word import marked_use
 from polyseme.text.tokenizer import MASK_TEXT
 from polyseme.types import Document
 from polyseme.verb_options.word_options import SimilarOptions
-from polyseme.word_senses.build_index import opened_index
+from polyseme.word_senses.build_index import open_index
 from polyseme.word_senses.gather_uses import index_settings, use_embedder
 from polyseme.word_senses.index import UseIndex, View
 from polyseme.word_senses.nearest_neighbors import Floats, unit
@@ -134,7 +134,7 @@ def similar_uses(options: SimilarOptions, compared_by: Sequence[ComparedBy]) -> 
         for each, embedder in zip(compared_by, embedders, strict=True)
     ]
     settings = index_settings(options, compared_by[0].model)
-    with opened_index(options.source, options.index, embedders, views, **settings) as uses:
+    with open_index(options.source, options.index, embedders, views, **settings) as uses:
         is_same = uses.is_word(use)
         itself = uses.rows_of(marked.text, use.start, use.end)
         same, others = is_same.copy(), ~is_same

@@ -16,7 +16,7 @@ from polyseme.files.source_paths import Sources
 from polyseme.plots.word_uses import Use
 from polyseme.text.word_forms import close_forms, form
 from polyseme.types import Document, Progress
-from polyseme.word_senses.build_index import opened_index
+from polyseme.word_senses.build_index import open_index
 from polyseme.word_senses.context_vectors import context_positions, with_context
 from polyseme.word_senses.gather_uses import Uses, opened_uses
 from polyseme.word_senses.index import UseIndex, View
@@ -68,7 +68,7 @@ def uses_of_word(
     views = [] if view is None else [view]
     if index is not None or source is None:
         settings: dict[str, Any] = {"reading": reading, "force": force, "model": model, "progress": progress}
-        with opened_index(source, index, embedders, views, **settings) as uses:
+        with open_index(source, index, embedders, views, **settings) as uses:
             return _of_index(word, uses, context)
     with opened_uses(source, embedders, views, reading) as gathered:
         return _of_texts(word, gathered, context, progress)
