@@ -111,6 +111,18 @@ def test_checkpoints_of_slices_do_not_push_out_those_that_are_due(
     assert steps == [4, 7]
 
 
+def test_a_run_that_is_interrupted_says_where_it_is_and_how_it_is_resumed(
+    whole: dict[str, Path], tmp_path: Path
+) -> None:
+    def interrupt(report: Any) -> None:
+        raise KeyboardInterrupt
+
+    settings = {**RUNS["masked"], "vocab_size": None}
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        polyseme.pretrain(whole["masked"] / "corpus", output=tmp_path / "run", **settings, on_report=interrupt)
+    assert stopped.value.__notes__ == [f"The run is kept in {tmp_path / 'run'}: the same command resumes it."]
+
+
 def test_the_same_command_resumes_a_run_and_a_slice_that_is_long_enough_ends_it(
     whole: dict[str, Path], tmp_path: Path
 ) -> None:

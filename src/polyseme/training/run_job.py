@@ -14,11 +14,11 @@ import torch
 
 from polyseme.bundle import Bundle
 from polyseme.corpus.corpus import Corpus
-from polyseme.errors import PolysemeWarning, add_note
+from polyseme.errors import PolysemeWarning
 from polyseme.model_folder import save_bundle
 from polyseme.parts.device import cpu_threads
 from polyseme.training.budget import parse_budget
-from polyseme.training.checkpoint import clear_up, last_step, named_under, read_latest, read_regular, read_step
+from polyseme.training.checkpoint import clear_up, named_under, read_latest, read_regular, read_step
 from polyseme.training.device_group import Devices
 from polyseme.training.effects import (
     CHECKPOINTS,
@@ -126,10 +126,6 @@ def run_job(
         if devices.leads:
             run.write()
         raise
-    except BaseException as error:
-        if devices.leads and not isinstance(error, Exception):  # stopped by a signal
-            add_note(error, _how_to_resume(run.folder))
-        raise
     if done < current.plan.n_steps:
         return _pause(run, done, current.costs.ledger(done, seconds), devices)
     held_out = current.averaged_held_out() if job.average_checkpoints is not None else current.lowest_held_out()
@@ -152,12 +148,6 @@ def run_job(
         run.write()
     devices.wait()
     return bill
-
-
-def _how_to_resume(folder: Path) -> str:
-    """What a run that is stopped by a signal keeps, and how it is resumed."""
-    step = last_step(folder / CHECKPOINTS)
-    return f"The run is kept in {folder}, with a checkpoint of step {step:,}: the same command resumes it."
 
 
 class RunSlice:
