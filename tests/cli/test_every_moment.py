@@ -34,6 +34,18 @@ def commands(tiny: Path, causal: Path, tmp_path: Path, monkeypatch: pytest.Monke
     return {
         "finetune": ["finetune", "classify", "-m", tiny, *classify, "-o", place / "out"],
         "finetune, two": ["finetune", "classify", "-m", f"{tiny},{tmp_path / 'other'}", *classify, "-o", place / "out"],
+        "distill": [
+            "distill",
+            "-m",
+            tmp_path / "teacher",
+            "--layers",
+            "1",
+            "--train",
+            train,
+            *QUICK,
+            "-o",
+            place / "out",
+        ],
         "benchmark": [*glue, "-o", place / "out.json"],
         "benchmark, folder": [*glue, "-o", place / "out"],
         "embed": ["embed", text, "-m", tiny, "-o", place / "out.parquet"],
@@ -89,11 +101,13 @@ def test_a_finetuning_that_is_killed_as_it_ends(run: Run, commands: dict[str, li
 @pytest.mark.parametrize(
     "verb",
     [
-        *("finetune", "finetune, two", "benchmark", "benchmark, folder"),
+        *("finetune", "finetune, two", "distill", "benchmark", "benchmark, folder"),
         *("embed", "embed, shards", "score", "convert", "corpus"),
     ],
 )
 def test_a_kill_at_any_moment(run: Run, commands: dict[str, list[object]], tmp_path: Path, verb: str) -> None:
+    if verb == "distill":
+        assert run(*commands["finetune"][:-1], tmp_path / "teacher").code == 0
     assert try_every_moment(run, commands[verb], tmp_path / "place") >= 20
 
 
