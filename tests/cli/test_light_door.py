@@ -26,11 +26,21 @@ except SystemExit as end:
     ids=["import", "help", "version", "embed-help"],
 )
 def test_nothing_heavy_is_loaded(script: str) -> None:
+    assert not loaded_by(script) & HEAVY
+
+
+@pytest.mark.parametrize("listing", ["models", "published"])
+def test_listings_that_need_no_tensors_load_none(listing: str) -> None:
+    assert not loaded_by(COMMAND.format([listing])) & (HEAVY - {"rich"})
+
+
+def loaded_by(script: str) -> set[str]:
+    """The packages that are loaded when a script has run in a process of its own."""
     script += "\nimport sys; print('LOADED', *sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.rpartition("LOADED")[2].split())
     assert "polyseme" in loaded
-    assert not loaded & HEAVY
+    return loaded
 
 
 def test_a_name_is_loaded_when_it_is_used() -> None:

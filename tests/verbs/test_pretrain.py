@@ -389,6 +389,14 @@ def test_a_dry_run_counts_as_many_evaluations_as_the_run_has(
             assert 120 - 21 <= each.seconds <= 120
 
 
+def test_a_dry_run_says_what_it_times(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="polyseme"):
+        polyseme.pretrain(corpus, dry_run=True, **{**SMALL, "device": "cpu"})
+    said = [message for message in caplog.messages if message.startswith("timing steps of ")]
+    assert len(said) == 1
+    assert said[0].endswith(" pieces on cpu, and an evaluation")
+
+
 def test_sources_and_output_must_be_named(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="nothing to train on"):
         polyseme.pretrain(output=tmp_path / "run")

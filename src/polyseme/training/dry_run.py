@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from polyseme.training.energy_ledger import duration
 from polyseme.training.pretraining import Pretraining
 from polyseme.training.pretraining_job import Job
 from polyseme.training.time_budget import seconds_of, steps_within
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,8 @@ def dry_run_of(
 ) -> DryRun:
     """Two steps of every phase, an evaluation, a checkpoint read back, and the model written, all under `folder`."""
     pretraining = Pretraining.set_up(job, corpus, devices, workers=workers, start=start)
+    phases = " and ".join(f"{each.batch_size:,} rows of {each.length:,} pieces" for each in job.training.phases)
+    _logger.info(f"timing steps of {phases} on {devices.device}, and an evaluation")
     keep = WriteCheckpoints(folder, 1, 2, lambda done, seconds: {"seconds": seconds}, keep=1, shard_size=job.shard_size)
     writing: list[float] = []
 
