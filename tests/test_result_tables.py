@@ -44,7 +44,7 @@ def test_many_documents_are_a_short_table() -> None:
     assert html.count("<tr>") == 1 + MOST_ROWS
     assert "&lt;b&gt;" in html
     assert "<b>vase" not in html
-    assert repr(documents[-1]) == "Embedded('the vase', id '500', 2 words, vectors 2×32 float32)"
+    assert repr(documents[-1]) == "EmbeddedDocument('the vase', id '500', 2 words, vectors 2×32 float32)"
     assert "<" in str(documents[0]._repr_html_())
     assert type(pickle.loads(pickle.dumps(documents))) is list
 
@@ -92,7 +92,7 @@ def test_scores_are_a_table_and_in_a_notebook_shaded_words() -> None:
     model = tiny_model("gpt2")
     scores = model.score(["the vase broke", "Dawn"] * 30)
     assert len(lines_of(scores)) == 2 + MOST_ROWS
-    assert repr(scores[1]).startswith("Scored('Dawn', id '1', 1 word, log-probability -")
+    assert repr(scores[1]).startswith("ScoredDocument('Dawn', id '1', 1 word, log-probability -")
     assert "how surprising" in str(scores[0]._repr_html_()).lower()
     result = polyseme.score(["the vase broke", "Dawn"], model=model)
     first, header, *rows, cost = lines_of(result)

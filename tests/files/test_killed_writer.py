@@ -16,9 +16,9 @@ WRITE_FOREVER = """
 import sys
 import numpy as np
 from polyseme.files.vector_files import open_writer
-from polyseme.types import Embedded, Word
+from polyseme.types import EmbeddedDocument, Word
 
-document = Embedded(
+document = EmbeddedDocument(
     text="a", words=[Word("a", 0, 1)], offsets=np.array([[0, 1]]), vectors=np.ones((1, 2000), np.float32)
 )
 with open_writer(sys.argv[1], force=True) as writer:

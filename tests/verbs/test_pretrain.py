@@ -612,7 +612,9 @@ def test_a_run_of_next_sentences_that_is_stopped_ends_as_if_it_had_not(sentences
     polyseme.pretrain(sentences, output=tmp_path / "whole", **changes)
     with interrupted_at(3) as stop:
         polyseme.pretrain(sentences, output=tmp_path / "cut", **changes)
-    assert stop.value.__notes__ == [f"The run is kept in {tmp_path / 'cut'}: the same command resumes it."]
+    assert stop.value.__notes__ == [
+        f"The run is kept in {tmp_path / 'cut'}, with a checkpoint of step 2: the same command resumes it."
+    ]
     polyseme.pretrain(resume=tmp_path / "cut", device="cpu", workers=3)
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
 

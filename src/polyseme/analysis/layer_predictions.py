@@ -280,7 +280,7 @@ _BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
 def visible_piece(piece: str) -> str:
     """A piece as tables show it: of a character model, a blank is visible.
 
-    >>> shown(" "), shown("Ġthe")
+    >>> visible_piece(" "), visible_piece("Ġthe")
     ('␣', 'Ġthe')
     """
     return _BLANKS.get(piece, piece)

@@ -34,7 +34,7 @@ _MISSING = object()
 def excerpt(text: str) -> str:
     r"""Text of a file as messages show it: on one line, and shortened.
 
-    >>> shown("two\nlines")
+    >>> excerpt("two\nlines")
     'two lines'
     """
     text = " ".join(text[: _SHOWN + 1].split())

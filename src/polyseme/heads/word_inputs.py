@@ -63,7 +63,7 @@ class WordInputsConfig(Config):
 def simplify_words(word: str) -> str:
     """Words as the table has them: in lower case, each digit a 0. The characters keep what this loses.
 
-    >>> simplified("Boeing-747")
+    >>> simplify_words("Boeing-747")
     'boeing-000'
     """
     return "".join("0" if character.isdigit() else character for character in word.lower())

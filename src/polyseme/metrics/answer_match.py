@@ -29,7 +29,7 @@ class AnswerScore(NamedTuple):
 def normalize_answer(answer: str) -> str:
     """An answer as it is compared.
 
-    >>> normalized("The  Broncos, of an 'NFL'.")
+    >>> normalize_answer("The  Broncos, of an 'NFL'.")
     'broncos of nfl'
     """
     return " ".join(_ARTICLE.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split())

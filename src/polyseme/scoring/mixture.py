@@ -27,7 +27,7 @@ MOST_STEPS = 1000
 def mix_log_probs(log_probs: Floats, weights: Sequence[float] | Floats) -> Floats:
     """[K, N] and [K] → [N]: the log-probabilities of a mixture.
 
-    >>> np.exp(mixed(np.log([[0.5], [0.1]]), [0.25, 0.75])).round(6).tolist()
+    >>> np.exp(mix_log_probs(np.log([[0.5], [0.1]]), [0.25, 0.75])).round(6).tolist()
     [0.2]
     """
     with np.errstate(divide="ignore"):

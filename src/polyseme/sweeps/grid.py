@@ -104,7 +104,7 @@ def _settings_of(row: str, settings: Any) -> Mapping[str, Any]:
 def format_value(value: Any) -> str:
     """A value as tables and names of folders have it.
 
-    >>> spelled(0.15), spelled("muon"), spelled(None), spelled([2, 3]), spelled(True)
+    >>> format_value(0.15), format_value("muon"), format_value(None), format_value([2, 3]), format_value(True)
     ('0.15', 'muon', 'none', '[2,3]', 'true')
     """
     if value is None:

@@ -73,9 +73,9 @@ def refuse_patterns(steps: Sequence[Mapping[str, Any]], path: Path) -> None:
 def reason_unlimited(pattern: str) -> str:
     r"""Why a pattern might take more than the square of a text's length; empty where it does not.
 
-    >>> why_unlimited(r"'s| ?\p{L}+|\s+(?!\S)|\s+")
+    >>> reason_unlimited(r"'s| ?\p{L}+|\s+(?!\S)|\s+")
     ''
-    >>> why_unlimited("(a+)+$")
+    >>> reason_unlimited("(a+)+$")
     'it repeats what may itself match in several ways'
     """
     if pattern == WORD:  # whose repetitions are each preceded by a mark that none of them has

@@ -27,7 +27,8 @@ from polyseme.errors import InputError, ModelError, OutputError, add_note
 from polyseme.files.atomic import AnyPath, check_output, note_finished, whole_file
 from polyseme.files.checksums import record_checksum
 from polyseme.json_reading import is_count, is_number, load_json
-from polyseme.training.checkpoint import Checkpoint
+from polyseme.training.checkpoint import Checkpoint, last_step
+from polyseme.training.effects import CHECKPOINTS
 from polyseme.training.pretraining_job import MOST_EVALUATIONS
 from polyseme.training.time_budget import Correction, Timing
 
@@ -187,7 +188,9 @@ class Run:
             if self.finished and Run.open(self.folder).finished:
                 note_finished(self.folder)
             else:
-                add_note(error, f"The run is kept in {self.folder}: the same command resumes it.")
+                step = last_step(self.folder / CHECKPOINTS)
+                checkpoint = f", with a checkpoint of step {step:,}" if step else ""
+                add_note(error, f"The run is kept in {self.folder}{checkpoint}: the same command resumes it.")
             raise
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:

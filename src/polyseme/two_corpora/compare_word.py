@@ -231,7 +231,7 @@ def explain_test(n_groups: Pair, tested: bool) -> str:
 def format_p(p: float) -> str:
     """A p-value after "p": `= 0.032`, `< 0.001`.
 
-    >>> spelled_p(0.0316), spelled_p(1 / 1001)
+    >>> format_p(0.0316), format_p(1 / 1001)
     ('= 0.032', '< 0.001')
     """
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"

@@ -74,7 +74,7 @@ def k_means(points: NDArray[Any], n_groups: int, rng: np.random.Generator) -> La
 def order_by_size(labels: Labels) -> Labels:
     """The same groups with the largest as 0; of equally large ones the one that comes first.
 
-    >>> by_size(np.array([5, 7, 7, 2]))
+    >>> order_by_size(np.array([5, 7, 7, 2]))
     array([1, 0, 0, 2])
     """
     names, first, counts = np.unique(labels, return_index=True, return_counts=True)

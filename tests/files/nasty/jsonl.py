@@ -29,7 +29,12 @@ CASES = [
         "line 1",
         field="reveiw",
     ),
-    refuses("two texts to choose from", lines({"title": "a", "body": "b"}), "There are: title, body", "line 1"),
+    refuses(
+        "two texts to choose from",
+        lines({"title": "a", "body": "b"}),
+        "2 fields can be the text: title, body",
+        "line 1",
+    ),
     refuses("no text at all", lines({"n": 1}), "no field holds a text", "line 1"),
     *(
         refuses(f"the text is {what}", lines({"text": "a"}, {"text": value}), what, "line 2")
