@@ -141,7 +141,7 @@ def peak_memory() -> int:
 def format_scaled(value: float) -> str:
     """A large number with the prefix of a unit.
 
-    >>> scaled(1.5e9), scaled(20.0)
+    >>> format_scaled(1.5e9), format_scaled(20.0)
     ('1.5 G', '20 ')
     """
     for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):

@@ -83,11 +83,12 @@ def test_the_old_output_comes_back_if_the_new_one_never_came(tmp_path: Path, kin
     assert set(contents) == {"oldold", "newnew"}
 
 
-def test_work_that_was_interrupted_stays(tmp_path: Path) -> None:
+def test_work_that_was_interrupted_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "model"
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(KeyboardInterrupt) as stop:
         interrupt(output, at="work")
-    assert stop.value.__notes__ == [f"Finished work is kept in {output}.unfinished: the same command resumes it."]
+    assert stop.value.__notes__ == ["Finished work is kept in model.unfinished: the same command resumes it."]
     clear_up(output)
     assert (tmp_path / "model.unfinished" / "seed0").is_dir()
 
