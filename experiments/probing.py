@@ -130,6 +130,14 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
+def _spread(over_seeds: tuple[float, float] | None, n_seeds: int) -> str:
+    """Mean ± standard deviation; of one seed, the number alone."""
+    if over_seeds is None:
+        return ""
+    mean, deviation = over_seeds
+    return f"{mean:.2f} ± {deviation:.2f}" if n_seeds > 1 else f"{mean:.2f}"
+
+
 def markdown(results: Sequence[Record], picture: str) -> Iterator[str]:
     """Best layers beside baselines, all layers, and what came of the claim."""
     most_seeds = max(len(result["seeds"]) for result in results)
@@ -152,7 +160,7 @@ def markdown(results: Sequence[Record], picture: str) -> Iterator[str]:
                 _percent(max(row["random_weights"] for row in layers_of(result))),
                 _percent(result["per_type"]),
                 _percent(result["majority"]),
-                "" if gravity is None else f"{gravity[0]:.2f} ± {gravity[1]:.2f}",
+                _spread(gravity, len(result["seeds"])),
                 f"{statistics.mean(expected):.2f}" if expected else "",
             ]
         )
